@@ -1,0 +1,47 @@
+package shape
+
+import "github.com/shapeserver/shapeserver/where"
+
+// Table is a table as the catalogue describes it now. It is immutable; a changed table is a new Table.
+type Table struct {
+	OID     uint32
+	Schema  string
+	Name    string
+	Kind    byte // pg_class.relkind: 'r' ordinary, 'p' partitioned
+	Columns []Column
+	// Key lists the positions in Columns of the primary key, in key order. It is empty for a table without one;
+	// use KeyColumns for the columns that identify a row.
+	Key []int
+	// Partitions holds the OIDs of all partitions below a partitioned table, leaves and inner ones, as of now.
+	Partitions []uint32
+}
+
+// Column is one column of a Table.
+type Column struct {
+	where.Column
+	NotNull   bool
+	Dims      int  // pg_attribute.attndims
+	Generated bool // GENERATED ALWAYS AS … STORED; pgoutput does not send it before Postgres 18
+}
+
+// KeyColumns returns the positions in Columns of what identifies a row: the primary key in key order or, for a table
+// without one, every column in attribute order.
+func (t *Table) KeyColumns() []int {
+	if len(t.Key) > 0 {
+		return t.Key
+	}
+	all := make([]int, len(t.Columns))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// WhereColumns returns the columns as the type checker takes them.
+func (t *Table) WhereColumns() []where.Column {
+	cols := make([]where.Column, len(t.Columns))
+	for i, c := range t.Columns {
+		cols[i] = c.Column
+	}
+	return cols
+}
