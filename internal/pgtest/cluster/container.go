@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
+	dockercontainer "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 )
@@ -17,6 +20,9 @@ var errNoEngine = errors.New("no Docker engine answers")
 
 // DefaultImage is the container image used when none is named.
 const DefaultImage = "postgres:17-alpine"
+
+// postgresPort is the server's port inside its container.
+var postgresPort = network.MustParsePort("5432/tcp")
 
 // container is a cluster in a container.
 type container struct {
@@ -53,12 +59,17 @@ func startContainer(ctx context.Context, o Options) (_ *container, err error) {
 		cmd = append(cmd, "-c", s)
 	}
 	c.ctr, err = testcontainers.Run(ctx, c.image,
-		testcontainers.WithExposedPorts(fmt.Sprintf("%d:5432/tcp", port)),
+		testcontainers.WithExposedPorts(postgresPort.String()),
+		testcontainers.WithHostConfigModifier(func(h *dockercontainer.HostConfig) {
+			h.PortBindings = network.PortMap{postgresPort: {{HostPort: strconv.Itoa(port)}}}
+		}),
 		testcontainers.WithEnv(map[string]string{
 			"POSTGRES_HOST_AUTH_METHOD": "trust",
 			"POSTGRES_INITDB_ARGS":      "--encoding=UTF8 --locale=C.UTF-8 --no-sync",
 		}),
 		testcontainers.WithCmd(cmd...),
+		// "Fast shutdown"; the official image says so too, one made by docker import cannot.
+		testcontainers.WithConfigModifier(func(c *dockercontainer.Config) { c.StopSignal = "SIGINT" }),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("start image %s: %w", c.image, err)
