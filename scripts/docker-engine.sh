@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes a Docker engine answer: does nothing when one does, else starts dockerd in the background, after installing
 # it (Debian's docker.io) when missing. For CI and for throw-away machines; needs root. Prints what it did, and exits 1
-# with the end of dockerd's log when no engine can be had.
+# with the end of dockerd's log when no engine can be had. Who wants to stop what it started names a file in
+# DOCKERD_PIDFILE.
 set -euo pipefail
 
 log=${DOCKERD_LOG:-/tmp/shapeserver-dockerd.log}
@@ -30,6 +31,7 @@ for flags in "" "--storage-driver=vfs" "--iptables=false" "--storage-driver=vfs 
   pid=$!
   for _ in $(seq 1 60); do
     if v=$(answers); then
+      [ -z "${DOCKERD_PIDFILE:-}" ] || echo "$pid" >"$DOCKERD_PIDFILE"
       echo "docker-engine: started engine $v (dockerd $flags, pid $pid, log $log)"
       exit 0
     fi
