@@ -1,0 +1,173 @@
+package inspector
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// describe is the one look-up. It gives a row ('t', type) for each type that the columns need, followed or preceded by a row
+// ('r', relation) for each relation found. Columns of the catalogue that only some versions have are read through
+// to_jsonb, which leaves out what is not there.
+//
+// pg_inherits is walked by hand because pg_partition_tree would lock every partition.
+const describe = `
+WITH RECURSIVE rel AS (
+  SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE %s
+), part(root, oid) AS (
+  SELECT rel.oid, i.inhrelid
+  FROM rel JOIN pg_catalog.pg_inherits i ON i.inhparent = rel.oid
+  WHERE rel.relkind = 'p' AND NOT i.inhdetachpending
+  UNION ALL
+  SELECT part.root, i.inhrelid
+  FROM part JOIN pg_catalog.pg_inherits i ON i.inhparent = part.oid
+  WHERE NOT i.inhdetachpending
+), typ(oid) AS (
+  SELECT a.atttypid
+  FROM rel JOIN pg_catalog.pg_attribute a ON a.attrelid = rel.oid AND a.attnum > 0 AND NOT a.attisdropped
+  UNION
+  SELECT ref.oid
+  FROM typ JOIN pg_catalog.pg_type t ON t.oid = typ.oid
+  LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = t.oid
+  CROSS JOIN LATERAL (VALUES (t.typelem), (t.typbasetype), (r.rngsubtype)) ref(oid)
+  WHERE ref.oid <> 0
+), db AS (
+  SELECT coalesce(j->>'datlocprovider', 'c') AS provider, datcollate,
+         coalesce(j->>'datlocale', j->>'daticulocale') AS locale, datctype
+  FROM (SELECT datcollate, datctype, to_jsonb(d) AS j FROM pg_catalog.pg_database d WHERE d.datname = current_database()) d
+)
+SELECT 't', json_build_object(
+    'oid', t.oid::int8, 'schema', n.nspname, 'name', t.typname, 'typtype', t.typtype, 'category', t.typcategory,
+    'elem', t.typelem::int8, 'base', t.typbasetype::int8, 'subtype', r.rngsubtype::int8,
+    'labels', CASE WHEN t.typtype = 'e' THEN
+        (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid) END
+  )::text
+FROM typ JOIN pg_catalog.pg_type t ON t.oid = typ.oid JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = t.oid
+UNION ALL
+SELECT 'r', json_build_object(
+    'oid', rel.oid::int8, 'schema', rel.nspname, 'name', rel.relname, 'kind', rel.relkind, 'persistence', rel.relpersistence,
+    'columns', (
+      SELECT json_agg(json_build_object(
+          'num', a.attnum, 'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod, 'dims', a.attndims,
+          'not_null', a.attnotnull, 'generated', a.attgenerated <> '',
+          'collated', a.attcollation <> 0,
+          'collation', CASE
+              WHEN co.collprovider <> 'd' THEN coalesce(to_jsonb(co)->>'colllocale', to_jsonb(co)->>'colliculocale', to_jsonb(co)->>'collcollate')
+              WHEN db.provider = 'c' THEN db.datcollate
+              ELSE coalesce(db.locale, db.datcollate) END,
+          'ctype', CASE
+              WHEN co.collprovider = 'c' THEN to_jsonb(co)->>'collctype'
+              WHEN co.collprovider = 'd' AND db.provider = 'c' THEN db.datctype END,
+          'provider', CASE WHEN co.collprovider = 'd' THEN db.provider ELSE co.collprovider::text END,
+          'deterministic', co.collisdeterministic
+        ) ORDER BY a.attnum)
+      FROM pg_catalog.pg_attribute a CROSS JOIN db LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
+      WHERE a.attrelid = rel.oid AND a.attnum > 0 AND NOT a.attisdropped),
+    'key', (
+      SELECT json_agg(k.attnum ORDER BY k.ord)
+      FROM pg_catalog.pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, ord)
+      WHERE i.indrelid = rel.oid AND i.indisprimary AND k.ord <= i.indnkeyatts),
+    'partitions', (SELECT json_agg(part.oid::int8 ORDER BY part.oid) FROM part WHERE part.root = rel.oid),
+    'unreplicated', (
+      SELECT c.relname FROM part JOIN pg_catalog.pg_class c ON c.oid = part.oid
+      WHERE part.root = rel.oid AND (c.relkind NOT IN ('r', 'p') OR c.relpersistence <> 'p')
+      ORDER BY c.oid LIMIT 1)
+  )::text
+FROM rel`
+
+var (
+	describeByName = fmt.Sprintf(describe, `n.nspname = $1::text AND c.relname = $2::text`)
+	describeByOID  = fmt.Sprintf(describe, `c.oid = ANY ($1::oid[])`)
+)
+
+// ancestors walks from a partition to its root.
+const ancestors = `
+WITH RECURSIVE up(oid, depth) AS (
+  SELECT $1::oid, 0
+  UNION ALL
+  SELECT i.inhparent, up.depth + 1
+  FROM up JOIN pg_catalog.pg_inherits i ON i.inhrelid = up.oid
+  JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+  WHERE c.relispartition
+)
+SELECT oid::int8 FROM up WHERE depth > 0 ORDER BY depth`
+
+// typeRow, columnRow and relationRow are the JSON that describe gives.
+type typeRow struct {
+	OID      uint32   `json:"oid"`
+	Schema   string   `json:"schema"`
+	Name     string   `json:"name"`
+	Typtype  string   `json:"typtype"`
+	Category string   `json:"category"`
+	Elem     uint32   `json:"elem"`
+	Base     uint32   `json:"base"`
+	Subtype  uint32   `json:"subtype"`
+	Labels   []string `json:"labels"`
+}
+
+type columnRow struct {
+	Num           int16  `json:"num"`
+	Name          string `json:"name"`
+	Type          uint32 `json:"type"`
+	TypeMod       int32  `json:"typmod"`
+	Dims          int    `json:"dims"`
+	NotNull       bool   `json:"not_null"`
+	Generated     bool   `json:"generated"`
+	Collated      bool   `json:"collated"`
+	Collation     string `json:"collation"`
+	Ctype         string `json:"ctype"`
+	Provider      string `json:"provider"`
+	Deterministic bool   `json:"deterministic"`
+}
+
+type relationRow struct {
+	OID          uint32      `json:"oid"`
+	Schema       string      `json:"schema"`
+	Name         string      `json:"name"`
+	Kind         string      `json:"kind"`
+	Persistence  string      `json:"persistence"`
+	Columns      []columnRow `json:"columns"`
+	Key          []int16     `json:"key"`
+	Partitions   []uint32    `json:"partitions"`
+	Unreplicated string      `json:"unreplicated"` // a partition whose changes are not in the stream
+}
+
+// fetch runs one of the describe queries.
+func (in *Inspector) fetch(ctx context.Context, sql string, args ...any) ([]relationRow, map[uint32]typeRow, error) {
+	// QueryExecModeExec is one round trip with an unnamed statement, whatever the pool's default is.
+	rows, err := in.pool.Query(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read catalogue: %w", err)
+	}
+	defer rows.Close()
+	var rels []relationRow
+	types := make(map[uint32]typeRow)
+	for rows.Next() {
+		var kind, data string
+		if err := rows.Scan(&kind, &data); err != nil {
+			return nil, nil, fmt.Errorf("read catalogue: %w", err)
+		}
+		if kind == "t" {
+			var t typeRow
+			if err := json.Unmarshal([]byte(data), &t); err != nil {
+				return nil, nil, fmt.Errorf("read catalogue: type: %w", err)
+			}
+			types[t.OID] = t
+			continue
+		}
+		var r relationRow
+		if err := json.Unmarshal([]byte(data), &r); err != nil {
+			return nil, nil, fmt.Errorf("read catalogue: relation: %w", err)
+		}
+		rels = append(rels, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, nil, fmt.Errorf("read catalogue: %w", err)
+	}
+	return rels, types, nil
+}
