@@ -20,4 +20,6 @@ type Shape struct {
 	Handle     shape.Handle
 	Definition *shape.Definition
 	Log        storage.Log
+
+	entry *entry // nil in tests of the callers
 }

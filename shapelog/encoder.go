@@ -220,3 +220,9 @@ func (e *Encoder) appendHeaders(dst []byte, op string, p Position, kc KeyChange)
 	}
 	return append(dst, `}}`...)
 }
+
+// MarkLast adds to an item made by an Encoder the header that says it is the last of its transaction for this shape.
+// It appends in place where the slice has room.
+func MarkLast(json []byte) []byte {
+	return append(json[:len(json)-len(`}}`)], `,"last":true}}`...)
+}

@@ -1,0 +1,287 @@
+package cleaner
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/shapeserver/shapeserver/shape"
+)
+
+// Status is the catalogue of shapes in Postgres.
+type Status interface {
+	// Remove deletes the rows of handles, durably. Rows that are not there are no error.
+	Remove(ctx context.Context, handles ...shape.Handle) error
+	// Handles lists all rows.
+	Handles(ctx context.Context) ([]shape.Handle, error)
+}
+
+// Consumers is the registry of live shapes and their consumers.
+type Consumers interface {
+	// Forget makes the shape unfindable: new requests for its definition get a new shape. It does not block.
+	Forget(h shape.Handle)
+	// Stop ends the shape's consumer and waits until it has ended, or ctx ends. A shape without one is no error.
+	Stop(ctx context.Context, h shape.Handle) error
+	// Discard gives the receipts that the ended consumer owes, and drops what the registry still holds of it.
+	Discard(h shape.Handle)
+	// Handles lists the shapes that can be found, those being created too.
+	Handles() []shape.Handle
+	// Orphans lists the shapes whose consumer has ended other than by being suspended.
+	Orphans() []shape.Handle
+}
+
+// Router is the collector's record of a shape.
+type Router interface {
+	Unregister(h shape.Handle)
+	Handles() []shape.Handle
+}
+
+// Publications is the publication's record of a shape.
+type Publications interface {
+	// Release gives up the shape's hold on its table. It does not wait for Postgres.
+	Release(h shape.Handle)
+	Handles() []shape.Handle
+}
+
+// Logs keeps the shapes' logs.
+type Logs interface {
+	Remove(h shape.Handle) error
+	Handles() []shape.Handle
+}
+
+// Records are the places where something of a shape is kept.
+type Records struct {
+	Status       Status
+	Consumers    Consumers
+	Router       Router
+	Publications Publications
+	Logs         Logs
+}
+
+// Options tunes a Cleaner. The zero Options is ready to use.
+type Options struct {
+	// StopTimeout is how long one try waits for a consumer to end. Zero means ten seconds.
+	StopTimeout time.Duration
+	// RetryMin and RetryMax bound the pause before a failed step is tried again. Zero means 50 ms and 10 s.
+	RetryMin, RetryMax time.Duration
+	// ReconcileInterval is the time between two looks for disagreeing records. Zero means one minute.
+	ReconcileInterval time.Duration
+	// ReasonOf says why a consumer that ended with this cause must be removed; ok is false for an end that was meant.
+	// Nil takes every end for a failure.
+	ReasonOf func(cause error) (reason shape.Reason, ok bool)
+	// OnRemoved is told of every finished removal, from Run's goroutine.
+	OnRemoved func(h shape.Handle, reason shape.Reason, took time.Duration)
+	Logger    *slog.Logger // nil means no logging
+}
+
+func (o Options) withDefaults() Options {
+	o.StopTimeout = cmp.Or(o.StopTimeout, 10*time.Second)
+	o.RetryMin = cmp.Or(o.RetryMin, 50*time.Millisecond)
+	o.RetryMax = cmp.Or(o.RetryMax, 10*time.Second)
+	o.ReconcileInterval = cmp.Or(o.ReconcileInterval, time.Minute)
+	if o.ReasonOf == nil {
+		o.ReasonOf = func(error) (shape.Reason, bool) { return shape.ReasonConsumerDied, true }
+	}
+	if o.OnRemoved == nil {
+		o.OnRemoved = func(shape.Handle, shape.Reason, time.Duration) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// batchSize is how many removals go through a step together.
+const batchSize = 512
+
+// removal is a shape on its way out.
+type removal struct {
+	handle   shape.Handle
+	reason   shape.Reason
+	since    time.Time
+	step     int // the next one to do
+	attempts int // of that step
+	due      time.Time
+	done     chan struct{} // closed when nothing is left
+}
+
+// Cleaner removes shapes. Make it with New, run it with Run.
+type Cleaner struct {
+	records Records
+	opts    Options
+	steps   []step
+
+	mu    sync.Mutex
+	queue map[shape.Handle]*removal
+	wake  chan struct{} // holds one token when the queue has something new
+}
+
+// New makes a Cleaner.
+func New(records Records, opts Options) *Cleaner {
+	c := &Cleaner{records: records, opts: opts.withDefaults(), queue: make(map[shape.Handle]*removal), wake: make(chan struct{}, 1)}
+	c.steps = c.removalSteps()
+	return c
+}
+
+// Remove has a shape removed, for whatever reason; only the first reason counts. When it returns the shape cannot be
+// found any more. The rest follows in Run. Removing what is gone is no error.
+func (c *Cleaner) Remove(h shape.Handle, reason shape.Reason) {
+	c.records.Consumers.Forget(h)
+	c.mu.Lock()
+	if _, ok := c.queue[h]; !ok {
+		c.queue[h] = &removal{handle: h, reason: reason, since: time.Now(), done: make(chan struct{})}
+	}
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Watched is a consumer as its watcher sees it.
+type Watched interface {
+	Handle() shape.Handle
+	Done() <-chan struct{}
+	Cause() error // valid once Done is closed
+}
+
+// Watch waits for a consumer's end, and has its shape removed unless the end was meant.
+func (c *Cleaner) Watch(ctx context.Context, w Watched) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-w.Done():
+	}
+	reason, unexpected := c.opts.ReasonOf(w.Cause())
+	if !unexpected {
+		return
+	}
+	c.opts.Logger.InfoContext(ctx, "consumer ended, removing its shape", "handle", w.Handle(), "reason", reason, "cause", w.Cause())
+	c.Remove(w.Handle(), reason)
+}
+
+// Wait returns nil when nothing is left of a shape that was given to Remove, or the context's cause.
+func (c *Cleaner) Wait(ctx context.Context, h shape.Handle) error {
+	c.mu.Lock()
+	r := c.queue[h]
+	c.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Pending returns how many shapes are on their way out.
+func (c *Cleaner) Pending() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue)
+}
+
+// Run removes what Remove was told, and looks for disagreeing records from time to time, until ctx ends. It returns
+// context.Cause(ctx). What is not finished then is found by the next start.
+func (c *Cleaner) Run(ctx context.Context) error {
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	reconcile := time.NewTicker(c.opts.ReconcileInterval)
+	defer reconcile.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.wake:
+		case <-retry.C:
+		case <-reconcile.C:
+			if found, err := c.Reconcile(ctx); err != nil {
+				c.opts.Logger.WarnContext(ctx, "reconciliation failed, trying again later", "error", err)
+			} else if found != (Findings{}) {
+				c.opts.Logger.WarnContext(ctx, "records disagreed", "findings", found)
+			}
+		}
+		next := c.work(ctx)
+		if !next.IsZero() {
+			retry.Reset(max(time.Until(next), 0))
+		}
+	}
+}
+
+// work takes every removal that is due as far as it goes, and returns when the next one is.
+func (c *Cleaner) work(ctx context.Context) (next time.Time) {
+	for ctx.Err() == nil {
+		var batch []*removal
+		now := time.Now()
+		next = time.Time{}
+		c.mu.Lock()
+		for _, r := range c.queue {
+			if !r.due.After(now) && len(batch) < batchSize {
+				batch = append(batch, r)
+				continue
+			}
+			if next.IsZero() || r.due.Before(next) {
+				next = r.due
+			}
+		}
+		c.mu.Unlock()
+		if len(batch) == 0 {
+			return next
+		}
+		c.process(ctx, batch)
+	}
+	return time.Time{}
+}
+
+// process takes a batch through the steps. A removal whose step fails stays at it.
+func (c *Cleaner) process(ctx context.Context, batch []*removal) {
+	for i, s := range c.steps {
+		var at []*removal
+		for _, r := range batch {
+			if r.step == i && !r.due.After(time.Now()) {
+				at = append(at, r)
+			}
+		}
+		if len(at) == 0 {
+			continue
+		}
+		failed := s.run(ctx, at)
+		for _, r := range at {
+			err, bad := failed[r.handle]
+			if !bad {
+				r.step, r.attempts = i+1, 0
+				continue
+			}
+			r.attempts++
+			r.due = time.Now().Add(c.pause(r.attempts))
+			c.opts.Logger.WarnContext(ctx, "removal step failed, trying again", "handle", r.handle, "step", s.name,
+				"attempt", r.attempts, "error", err)
+		}
+	}
+	for _, r := range batch {
+		if r.step < len(c.steps) {
+			continue
+		}
+		c.mu.Lock()
+		delete(c.queue, r.handle)
+		c.mu.Unlock()
+		close(r.done)
+		took := time.Since(r.since)
+		c.opts.Logger.InfoContext(ctx, "shape removed", "handle", r.handle, "reason", r.reason, "took", took)
+		c.opts.OnRemoved(r.handle, r.reason, took)
+	}
+}
+
+// pause grows with the attempts, with jitter, so that many removals do not come back together.
+func (c *Cleaner) pause(attempts int) time.Duration {
+	d := c.opts.RetryMin << min(attempts-1, 20)
+	if d <= 0 || d > c.opts.RetryMax {
+		d = c.opts.RetryMax
+	}
+	return d/2 + rand.N(d/2+1) //nolint:gosec // jitter need not be secret
+}

@@ -1,0 +1,159 @@
+package shapecache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/collector"
+	"github.com/shapeserver/shapeserver/consumer"
+	"github.com/shapeserver/shapeserver/shape"
+	"github.com/shapeserver/shapeserver/status"
+)
+
+// create makes a shape: its status row, its log, its hold on the publication, its consumer and its snapshot, in this
+// order, each named in the records before the next begins. Wherever it stops, cleaner removes what there is: after an
+// error it is told here, after a crash its reconciliation finds it.
+func (c *Cache) create(ctx context.Context, e *entry) {
+	cons, err := c.make(ctx, e)
+	if err != nil {
+		e.err = fmt.Errorf("create shape: %w", err)
+		close(e.made)
+		c.opts.Logger.WarnContext(ctx, "shape not created", "handle", e.handle, "table", e.def.Table.Name, "error", err)
+		c.remover.Remove(e.handle, shape.ReasonOrphaned)
+		return
+	}
+	c.mu.Lock()
+	e.consumer = cons // before made, so that whoever stops the shape finds it
+	c.mu.Unlock()
+	close(e.made)
+	c.opts.Logger.InfoContext(ctx, "shape created", "handle", e.handle, "schema", e.def.Table.Schema, "table", e.def.Table.Name)
+	c.supervise(ctx, e, cons, func() error { return c.snapshot(ctx, e, cons) })
+}
+
+// make does the part of a creation that a first request waits for: one round trip to Postgres, shared with other
+// creations, and a log.
+func (c *Cache) make(ctx context.Context, e *entry) (cons *consumer.Consumer, err error) {
+	err = guard(func() error {
+		if err := c.records.Status.Put(ctx, rowOf(e)); err != nil {
+			return fmt.Errorf("write status row: %w", err)
+		}
+		log, err := c.records.Logs.Create(e.handle)
+		if err != nil {
+			return fmt.Errorf("create log: %w", err)
+		}
+		e.shape = &Shape{Handle: e.handle, Definition: e.def, Log: log, entry: e}
+		cons = consumer.New(e.handle, e.def, log, c.router, c.opts.Consumer)
+		return nil
+	})
+	return cons, err
+}
+
+// rowOf makes the status row of a new shape.
+func rowOf(e *entry) status.Row {
+	return status.RowOf(e.handle, e.def, time.Now())
+}
+
+// snapshot publishes the table and writes the shape's first rows.
+func (c *Cache) snapshot(ctx context.Context, e *entry, cons *consumer.Consumer) error {
+	if err := c.records.Publications.Acquire(ctx, e.handle, e.def.Table); err != nil {
+		return fmt.Errorf("publish table: %w", err)
+	}
+	return cons.RunSnapshot(ctx, c.records.Snapshots, registrar{c.router, e.def, cons})
+}
+
+// registrar is the collector's side of the seam for one new shape.
+type registrar struct {
+	router Router
+	def    *shape.Definition
+	inbox  collector.Inbox
+}
+
+// Register implements consumer.Registrar.
+func (r registrar) Register(h shape.Handle) error {
+	r.router.Register(h, r.def, r.inbox)
+	return nil
+}
+
+// Missed implements consumer.Registrar.
+func (r registrar) Missed(h shape.Handle, s changes.Snapshot) bool { return r.router.Missed(h, s) }
+
+// supervise runs a consumer, with what a new shape does beside it, and closes its done channel when both have ended, for
+// whatever cause. A second goroutine waits for that on cleaner's behalf.
+func (c *Cache) supervise(ctx context.Context, e *entry, cons *consumer.Consumer, beside func() error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	c.mu.RLock()
+	wg, watching := c.wg, c.ctx
+	c.mu.RUnlock()
+	if wg == nil { // the cache is ending: the shape is found incomplete, or whole, at the next start
+		cons.EndSnapshot(consumer.ErrStopped)
+		cons.Finish(consumer.ErrStopped)
+		return
+	}
+	wg.Go(func() { c.remover.Watch(watching, cons) })
+
+	var cause error
+	var running sync.WaitGroup
+	if beside != nil {
+		running.Go(func() {
+			cons.EndSnapshot(guard(beside))
+		})
+	}
+	cause = guard(func() error { return cons.Run(ctx) })
+	stop(cause) // ends a snapshot that is still being written
+	running.Wait()
+	cons.Finish(cause)
+}
+
+// PanicError is the cause of a consumer that panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error implements error.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+
+var errGoexit = errors.New("goroutine ended without returning")
+
+// guard runs f and turns a panic, or an end by runtime.Goexit, into an error.
+func guard(f func() error) (err error) {
+	err = errGoexit
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	err = f()
+	return err
+}
+
+// Resume starts the consumer of a suspended shape. It implements collector.Consumers, and is called with a lock of the
+// collector held: it must not call the collector.
+func (c *Cache) Resume(h shape.Handle) (collector.Inbox, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byHandle[h]
+	if e == nil || e.shape == nil {
+		return nil, ErrGone
+	}
+	if c.ctx == nil {
+		return nil, ErrNotReady
+	}
+	if _, _, ok := e.shape.Log.Snapshot(); !ok {
+		return nil, fmt.Errorf("%w: its snapshot is not complete", ErrGone)
+	}
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	cons := consumer.New(h, e.def, e.shape.Log, c.router, c.opts.Consumer)
+	e.consumer, e.cancel = cons, cancel
+	c.wg.Go(func() {
+		defer cancel(nil)
+		c.supervise(ctx, e, cons, nil)
+	})
+	return cons, nil
+}
