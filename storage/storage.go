@@ -129,6 +129,13 @@ type Log interface {
 	Size() int64
 }
 
+// Trimmer is a Log that keeps something in memory for those who read its end, and can let go of it. A shape that is
+// suspended calls it. Nothing changes for readers but the time a read takes.
+type Trimmer interface {
+	// Trim lets go of what can be read from the disk again. It may be called from any goroutine.
+	Trim()
+}
+
 // SnapshotWriter writes a log's snapshot, row by row. It is used by one goroutine.
 type SnapshotWriter interface {
 	// Write adds one item. A chunk closes right after the item that brings it to the size limit. Readers see items

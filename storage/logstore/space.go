@@ -1,0 +1,99 @@
+package logstore
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// space keeps the disk from filling up. A full disk is the one failure that is expected, and the one that pebble
+// cannot take, so work that may fail is refused while there is still room for work that must not: snapshots and seals
+// stop at the reserve, appends at half of it. Pebble's own writes, should they meet a full disk all the same, wait
+// for room (waitForRoom).
+type space struct {
+	fs      vfs.FS
+	dir     string
+	reserve int64
+
+	unchecked atomic.Int64 // bytes asked for since the last look
+
+	mu    sync.Mutex
+	avail int64 // bytes that were free at the last look, less what was asked for since
+	total int64
+	off   bool // the file system does not say
+}
+
+const (
+	spaceLookBytes = 1 << 20 // how much may be written between two looks at the disk
+	spaceRetry     = 250 * time.Millisecond
+)
+
+func newSpace(fs vfs.FS, dir string, reserve int64) *space {
+	s := &space{fs: fs, dir: dir, reserve: reserve}
+	s.look()
+	if s.reserve == 0 {
+		s.reserve = min(64<<20, s.total/4)
+	}
+	return s
+}
+
+func (s *space) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unchecked.Store(0)
+	u, err := s.fs.GetDiskUsage(s.dir)
+	if err != nil {
+		s.off = true
+		return
+	}
+	s.avail, s.total = int64(u.AvailBytes), int64(u.TotalBytes) //nolint:gosec // disks are smaller than 2⁶³ bytes
+}
+
+// snapshots says whether n bytes of a snapshot or a sealed chunk may be written.
+func (s *space) snapshots(n int) error { return s.ask(n, s.reserve) }
+
+// appends says whether n bytes of entries may be written.
+func (s *space) appends(n int) error { return s.ask(n, s.reserve/2) }
+
+func (s *space) ask(n int, keep int64) error {
+	asked := s.unchecked.Add(int64(n))
+	if asked >= spaceLookBytes || s.left(asked) < keep {
+		s.look()
+		asked = int64(n)
+	}
+	if s.left(asked) < keep {
+		return ErrDiskFull
+	}
+	return nil
+}
+
+func (s *space) left(asked int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.off {
+		return 1 << 62
+	}
+	return s.avail - asked
+}
+
+// waitForRoom holds up pebble's writes when the disk is full: they go on when there is room, for a failed write
+// could not be taken back. It gives up when the store closes.
+func (s *Store) waitForRoom() {
+	s.opts.Logger.Error("disk is full; writing waits for room", "dir", s.dir)
+	retry := time.NewTicker(spaceRetry)
+	defer retry.Stop()
+	for {
+		select {
+		case <-retry.C:
+		case <-s.closing:
+			return
+		}
+		s.space.look()
+		if s.space.left(0) > s.space.reserve/8 {
+			s.opts.Logger.Info("disk has room again", "dir", s.dir)
+			return
+		}
+	}
+}
