@@ -1,0 +1,36 @@
+// Follows a shape with the unmodified npm client and prints what it is told, a JSON object a line:
+//
+//   node follow.mjs URL '{"table":"items"}' ['{"liveSse":true}']
+//
+//   {"event":"change","operation":"insert","key":…,"value":…}   a change message
+//   {"event":"control","control":"up-to-date"|"must-refetch"}    a control message
+//   {"event":"rows","rows":[…]}                                  the shape as the client sees it, after each batch
+//   {"event":"error","message":…}                                the stream ended
+//
+// It ends when standard input does.
+import { Shape, ShapeStream } from '@electric-sql/client'
+
+const [url, params, options = '{}'] = process.argv.slice(2)
+const print = (o) => process.stdout.write(JSON.stringify(o, (_, v) => (typeof v === 'bigint' ? v.toString() : v)) + '\n')
+
+const abort = new AbortController()
+const stream = new ShapeStream({
+  url: `${url}/v1/shape`,
+  params: JSON.parse(params),
+  signal: abort.signal,
+  onError: (e) => print({ event: 'error', message: String(e) }),
+  ...JSON.parse(options),
+})
+stream.subscribe((messages) => {
+  for (const m of messages) {
+    if (m.headers.control) print({ event: 'control', control: m.headers.control })
+    else print({ event: 'change', operation: m.headers.operation, key: m.key, value: m.value })
+  }
+})
+new Shape(stream).subscribe(({ rows }) => print({ event: 'rows', rows }))
+
+process.stdin.resume()
+process.stdin.on('end', () => {
+  abort.abort()
+  process.exit(0)
+})
