@@ -62,21 +62,25 @@ func (s *Stream) newLink(db *pgconn.PgConn, m *meter, info Info, senderTimeout t
 	if err != nil {
 		return nil, fmt.Errorf("take over connection: %w", err)
 	}
+	return s.makeLink(hijacked.Conn, hijacked.Frontend, m, info.ConfirmedLSN, senderTimeout), nil
+}
+
+func (s *Stream) makeLink(conn net.Conn, fe *pgproto3.Frontend, m *meter, start changes.LSN, senderTimeout time.Duration) *link {
 	interval := s.opts.StatusInterval
 	if senderTimeout > 0 {
 		interval = min(interval, senderTimeout/3)
 	}
 	return &link{
 		s:              s,
-		conn:           hijacked.Conn,
-		fe:             hijacked.Frontend,
+		conn:           conn,
+		fe:             fe,
 		meter:          m,
 		decoder:        newDecoder(s.opts),
 		statusInterval: interval,
 		sendTimeout:    sendTimeout,
-		received:       info.ConfirmedLSN,
-		toldWALEnd:     info.ConfirmedLSN,
-	}, nil
+		received:       start,
+		toldWALEnd:     start,
+	}
 }
 
 // run streams until ctx ends or the connection does, and closes it. It never returns nil.

@@ -25,7 +25,7 @@ func (s *Stream) ensurePublication(ctx context.Context, db *pgconn.PgConn, srv s
 		create := fmt.Sprintf("CREATE PUBLICATION %s WITH (%s)", name, publishAll)
 		missing := &ConfigError{
 			Problem: fmt.Sprintf("publication %s does not exist", name),
-			Fix: fmt.Sprintf("in database %s run: %s; or, so that the server can do it: GRANT CREATE ON DATABASE %[1]s TO %s;",
+			Fix: fmt.Sprintf("in database %[1]s run: %[2]s; or, so that the server can do it: GRANT CREATE ON DATABASE %[1]s TO %[3]s;",
 				quoteIdent(srv.database), create, quoteIdent(s.cfg.ConnConfig.User)),
 		}
 		if s.cfg.ManualPublication {
