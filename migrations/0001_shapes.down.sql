@@ -1,0 +1,3 @@
+DROP TABLE IF EXISTS shapeserver.shapes;
+DROP TABLE IF EXISTS shapeserver.streams;
+DROP SCHEMA IF EXISTS shapeserver;
