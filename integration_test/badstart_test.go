@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -155,7 +154,7 @@ func TestDatabaseDownAtStart(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode, "%s", body)
 	require.Equal(t, "5", res.Header.Get("retry-after"))
 	require.Less(t, time.Since(began), 8*time.Second)
-	require.Regexp(t, regexp.MustCompile(`^\{"message":".+"\}$`), string(body))
+	require.Regexp(t, `^\{"message":".+"\}$`, string(body))
 
 	pg.Start(t)
 	require.NoError(t, p.awaitActive(t.Context()))

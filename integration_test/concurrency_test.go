@@ -66,7 +66,7 @@ func getShape(ctx context.Context, base string, params url.Values) (http.Header,
 		return nil, err
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, &errStatus{res.StatusCode, string(body)}
+		return nil, &statusError{res.StatusCode, string(body)}
 	}
 	return res.Header, nil
 }
@@ -119,7 +119,7 @@ func raceCreation(ctx context.Context, base string, pool *pgxpool.Pool, table st
 		if held, err = pool.Begin(ctx); err != nil {
 			return err
 		}
-		defer held.Rollback(ctx)
+		defer func() { _ = held.Rollback(ctx) }() // does nothing after a commit
 		if err := write(ctx, held, table, round, round*1000+900); err != nil {
 			return err
 		}

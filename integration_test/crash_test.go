@@ -76,7 +76,7 @@ func TestKillUnderLoad(t *testing.T) {
 	var committed atomic.Int64
 	loading, stopLoad := context.WithCancel(t.Context())
 	load := errgroup.Group{}
-	pool := db.Pool(t)
+	pool, ctx := db.Pool(t), t.Context()
 	load.Go(func() error {
 		for k := 1; loading.Err() == nil; k++ {
 			sql := fmt.Sprintf("INSERT INTO du VALUES (%d, 'x')", k)
@@ -88,7 +88,7 @@ func TestKillUnderLoad(t *testing.T) {
 			case k%11 == 0:
 				sql = fmt.Sprintf("DELETE FROM du WHERE id = %d", k-5)
 			}
-			if _, err := pool.Exec(t.Context(), sql); err != nil {
+			if _, err := pool.Exec(ctx, sql); err != nil {
 				return err
 			}
 			committed.Add(1)

@@ -50,13 +50,13 @@ func NewFold(base string, params url.Values) *Fold {
 	return &Fold{base: base, params: params, client: http.DefaultClient, Offset: "-1", Rows: map[string]Row{}}
 }
 
-// errStatus is an answer that a client cannot go on from.
-type errStatus struct {
+// statusError is an answer that a client cannot go on from.
+type statusError struct {
 	code int
 	body string
 }
 
-func (e *errStatus) Error() string { return fmt.Sprintf("HTTP %d %s", e.code, e.body) }
+func (e *statusError) Error() string { return fmt.Sprintf("HTTP %d %s", e.code, e.body) }
 
 // maxViolations bounds what is kept: the first few say what went wrong.
 const maxViolations = 20
@@ -105,7 +105,7 @@ func (f *Fold) Follow(ctx context.Context, done func() bool) error {
 func (f *Fold) step(ctx context.Context, live bool) (upToDate bool, err error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		upToDate, err = f.request(ctx, live)
-		var status *errStatus
+		var status *statusError
 		final := err == nil || ctx.Err() != nil || (errors.As(err, &status) && status.code < 500)
 		if final || !f.Retry {
 			return upToDate, err
@@ -149,7 +149,7 @@ func (f *Fold) request(ctx context.Context, live bool) (upToDate bool, err error
 		f.refetch(res.Header.Get("electric-handle"), body)
 		return false, nil
 	}
-	return false, &errStatus{res.StatusCode, string(body[:min(len(body), 300)])}
+	return false, &statusError{res.StatusCode, string(body[:min(len(body), 300)])}
 }
 
 func (f *Fold) refetch(handle string, body []byte) {

@@ -72,7 +72,7 @@ func followWithNpm(t *testing.T, base string, params, options map[string]any) *n
 	}()
 	t.Cleanup(func() {
 		in.Close()
-		for range c.events { //nolint:revive // waits for the end
+		for range c.events { // until it ends
 		}
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("node: %v: %s", err, c.stderr)

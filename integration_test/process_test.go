@@ -101,7 +101,7 @@ func (p *process) launch(t testing.TB) {
 	require.NoError(t, cmd.Start())
 	exited := make(chan struct{})
 	go func() {
-		cmd.Wait()
+		_ = cmd.Wait() // ProcessState says how it ended
 		close(exited)
 	}()
 	p.cmd, p.exited = cmd, exited
@@ -166,7 +166,7 @@ func (p *process) awaitExit(t testing.TB) (code int) {
 	select {
 	case <-p.exited:
 	case <-time.After(stopTimeout):
-		p.cmd.Process.Signal(syscall.SIGQUIT) // prints the goroutines into the log
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // prints the goroutines into the log
 		<-p.exited
 		t.Errorf("the server did not end within %s", stopTimeout)
 	}

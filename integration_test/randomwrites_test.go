@@ -183,11 +183,11 @@ func TestTransactionsAreVisibleWhole(t *testing.T) {
 			return err
 		})
 	}
+	pool := db.Pool(t)
 	group, ctx := errgroup.WithContext(t.Context())
 	for w := range writers {
 		group.Go(func() error {
 			r := rand.New(rand.NewPCG(7, uint64(w)))
-			pool := db.Pool(t)
 			for range transfers {
 				from, to := 1+r.IntN(20), 1+r.IntN(20)
 				if from > to {

@@ -94,7 +94,9 @@ func TestBigSnapshotIsChunked(t *testing.T) {
 			for i, want := range bodies {
 				params.Set("offset", offset)
 				body, _ := getBody(t, srv.url, params)
-				require.True(t, body == want, "chunk %d differs when asked again", i)
+				if body != want { // not require.Equal, which would print megabytes
+					t.Errorf("chunk %d differs when asked again", i)
+				}
 				offset = fmt.Sprintf("0_%d", i)
 			}
 			f := NewFold(srv.url, shape("table", "big"))

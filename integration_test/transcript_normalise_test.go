@@ -12,10 +12,14 @@ import (
 // shownHeaders are the headers that transcripts show, in their order; those for browsers only where a transcript
 // shows them at all.
 var (
-	shownHeaders = []string{"electric-handle", "electric-offset", "electric-schema", "electric-snapshot", "electric-cursor",
-		"electric-up-to-date", "electric-has-data", "retry-after", "cache-control", "surrogate-control", "etag", "content-type"}
-	corsHeaders = []string{"access-control-allow-origin", "access-control-allow-methods", "access-control-allow-headers",
-		"access-control-expose-headers", "access-control-max-age"}
+	shownHeaders = []string{
+		"electric-handle", "electric-offset", "electric-schema", "electric-snapshot", "electric-cursor",
+		"electric-up-to-date", "electric-has-data", "retry-after", "cache-control", "surrogate-control", "etag", "content-type",
+	}
+	corsHeaders = []string{
+		"access-control-allow-origin", "access-control-allow-methods", "access-control-allow-headers",
+		"access-control-expose-headers", "access-control-max-age",
+	}
 )
 
 // normaliser makes answers comparable: handles, LSNs and transaction ids are numbered in the order in which they
@@ -209,14 +213,14 @@ func sortSnapshotRows(lines []string) {
 	}
 }
 
+// Booleans are spelled t and true, and host addresses with and without /32, by two paths through Postgres; both
+// spellings are right (protocol.md §7).
 var (
-	// Booleans are spelled t and true, and host addresses with and without /32, by two paths through Postgres; both
-	// spellings are right (protocol.md §7).
-	boolText = regexp.MustCompile(`":"(t|f)(rue|alse)"`)
+	boolText = strings.NewReplacer(`":"true"`, `":"t"`, `":"false"`, `":"f"`)
 	inetText = regexp.MustCompile(`("ip":"[0-9.]+)/32"`)
 )
 
 // unifyText makes one spelling of what may be spelled in two ways.
 func unifyText(line string) string {
-	return inetText.ReplaceAllString(boolText.ReplaceAllString(line, `":"$1"`), `$1"`)
+	return inetText.ReplaceAllString(boolText.Replace(line), `$1"`)
 }

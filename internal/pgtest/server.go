@@ -161,7 +161,7 @@ func startPgserver(args []string) (_ *Server, err error) {
 	if s.stderr, err = os.CreateTemp("", "pgserver-stderr-"); err != nil {
 		return nil, fmt.Errorf("make file for pgserver's messages: %w", err)
 	}
-	os.Remove(s.stderr.Name()) // the open file stays, and goes with the processes that hold it
+	_ = os.Remove(s.stderr.Name()) // the open file stays, and goes with the processes that hold it
 	s.lines = bufio.NewReader(s.out)
 	s.cmd = exec.Command("go", append([]string{"run", pgserverPackage}, args...)...)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = childIn, childOut, s.stderr

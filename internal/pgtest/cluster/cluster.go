@@ -60,7 +60,7 @@ type Cluster interface {
 func Start(ctx context.Context, o Options) (Cluster, error) {
 	notice := func(format string, args ...any) {
 		if o.Notices != nil {
-			fmt.Fprintf(o.Notices, format+"\n", args...)
+			_, _ = fmt.Fprintf(o.Notices, format+"\n", args...)
 		}
 	}
 	var errs []error

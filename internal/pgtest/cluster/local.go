@@ -23,7 +23,7 @@ type local struct {
 	port         int
 	settings     []string
 	proc         *exec.Cmd
-	exited       chan error // receives proc.Wait's result; nil while no server runs
+	exited       chan struct{} // closed when proc has ended; nil while no server runs
 }
 
 func startLocal(ctx context.Context, o Options) (_ *local, err error) {
@@ -156,8 +156,10 @@ func (c *local) Start(ctx context.Context) error {
 		return fmt.Errorf("open server log: %w", err)
 	}
 	defer log.Close()
-	args := []string{"-D", c.data(), "-c", "listen_addresses=127.0.0.1", "-c", "port=" + strconv.Itoa(c.port),
-		"-c", "unix_socket_directories=" + filepath.Join(c.dir, "sock")}
+	args := []string{
+		"-D", c.data(), "-c", "listen_addresses=127.0.0.1", "-c", "port=" + strconv.Itoa(c.port),
+		"-c", "unix_socket_directories=" + filepath.Join(c.dir, "sock"),
+	}
 	for _, s := range c.settings {
 		args = append(args, "-c", s)
 	}
@@ -167,15 +169,18 @@ func (c *local) Start(ctx context.Context) error {
 	if err := proc.Start(); err != nil {
 		return fmt.Errorf("start postgres: %w", err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- proc.Wait() }()
+	exited := make(chan struct{})
+	go func() {
+		_ = proc.Wait() // ProcessState says how it ended
+		close(exited)
+	}()
 	c.proc, c.exited = proc, exited
 	err = awaitReady(ctx, c.URL(), func() error {
 		select {
-		case err := <-exited:
+		case <-exited:
 			c.proc, c.exited = nil, nil
 			out, _ := os.ReadFile(c.logPath())
-			return fmt.Errorf("postgres exited at once (%w); its log ends: %s", err, tail(out))
+			return fmt.Errorf("postgres ended at once (%s); its log ends: %s", proc.ProcessState, tail(out))
 		default:
 			return nil
 		}

@@ -57,7 +57,7 @@ func removeOrphans() {
 			continue // somebody else's, or just being made
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			os.RemoveAll(dir)
+			_ = os.RemoveAll(dir) // best effort: the next start tries again
 		}
 		lock.Close()
 	}
