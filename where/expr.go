@@ -6,11 +6,17 @@ import "github.com/shapeserver/shapeserver/changes"
 type Scope struct {
 	Schema, Table string
 	Columns       []Column
+	// Default is the collation of the database, under which literals and parameters stand that no column gives
+	// another. While it is zero, lower('A') and 'a' < 'b' are refused, for their result is not known.
+	Default Collation
 }
 
 // Expr is a checked clause, compiled for evaluation. It is immutable and may be used from any goroutine.
 type Expr struct {
-	sql string
+	sql     string
+	columns []int
+	keys    []Key
+	test    test
 }
 
 // SQL renders the clause from its tree, fully parenthesised, with parameters as typed literals. Equivalent texts give
@@ -19,4 +25,11 @@ func (e *Expr) SQL() string { return e.sql }
 
 // Match reports whether the clause is true (not false, not NULL) for a row, whose values stand in the order of
 // Scope.Columns. A run-time failure, such as a division by zero, counts as no match (protocol.md §8.1).
-func (e *Expr) Match(row changes.Row) bool { return false }
+func (e *Expr) Match(row changes.Row) bool { return e.test(row) == True }
+
+// Eval is Match with the outcomes told apart.
+func (e *Expr) Eval(row changes.Row) Tri { return e.test(row) }
+
+// Columns returns the positions in Scope.Columns of the columns the clause refers to, ascending. The caller must not
+// change it.
+func (e *Expr) Columns() []int { return e.columns }

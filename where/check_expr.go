@@ -1,0 +1,384 @@
+package where
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+)
+
+// typeCast checks CAST and "::".
+func (c *checker) typeCast(t *pg.TypeCast) (*node, error) {
+	loc := local(t.GetLocation())
+	to, typmod, err := c.typeName(t.GetTypeName())
+	if err != nil {
+		return nil, err
+	}
+	if a := t.GetArg().GetAArrayExpr(); a != nil && to.isArray() && typmod < 0 {
+		// The elements take the type at once: ARRAY['1']::int4[] never is a text[].
+		return c.arrayExpr(a, to.baseType().elem)
+	}
+	arg, err := c.expr(t.GetArg())
+	if err != nil {
+		return nil, err
+	}
+	if loc < 0 {
+		loc = arg.loc
+	}
+	if arg.isConst() && !arg.isUnknown() && arg.literal != "" && arg.typ.oid == to.oid {
+		return arg, nil
+	}
+	return c.coerce(arg, to, contextExplicit, typmod, loc)
+}
+
+// typeName resolves the name of a type: Postgres's own, or an enum or domain that a column of the table has.
+func (c *checker) typeName(t *pg.TypeName) (*typ, int32, error) {
+	loc := local(t.GetLocation())
+	var names []string
+	for _, n := range t.GetNames() {
+		names = append(names, n.GetString_().GetSval())
+	}
+	name := strings.Join(names, ".")
+	if len(names) == 0 || len(names) > 2 || t.GetSetof() || t.GetPctType() {
+		return nil, -1, errorAt(loc, "unsupported type %s", name)
+	}
+	schema, last := "", names[len(names)-1]
+	if len(names) == 2 {
+		schema = names[0]
+	}
+	var to *typ
+	if schema == "" || schema == "pg_catalog" {
+		to = c.types.cat.byName[last]
+	}
+	if to == nil {
+		to = c.types.named(schema, last)
+	}
+	if to == nil || to.kind == KindPseudo {
+		return nil, -1, errorAt(loc, "unsupported type %s", name)
+	}
+	typmod, err := c.typmod(t, to)
+	if err != nil {
+		return nil, -1, err
+	}
+	if len(t.GetArrayBounds()) > 0 {
+		if to = c.types.arrayOf(to); to == nil {
+			return nil, -1, errorAt(loc, "unsupported type %s[]", name)
+		}
+	}
+	if to.base != nil {
+		return nil, -1, errorAt(loc, "casts to domain %s are not supported", name)
+	}
+	if !to.known() {
+		return nil, -1, errorAt(loc, "unsupported type %s", name)
+	}
+	return to, typmod, nil
+}
+
+// typmod reads a type's modifier in Postgres's encoding, -1 for none.
+func (c *checker) typmod(t *pg.TypeName, to *typ) (int32, error) {
+	mods := t.GetTypmods()
+	if len(mods) == 0 {
+		return -1, nil
+	}
+	refuse := errorAt(local(t.GetLocation()), "type modifiers of %s are not supported", to)
+	n := mods[0].GetAConst()
+	if n == nil || len(mods) > 1 {
+		return -1, refuse
+	}
+	switch length := n.GetIval().GetIval(); to.oid {
+	case oidVarchar, oidBpchar:
+		if length < 1 || length > 10_485_760 {
+			return -1, errorAt(local(t.GetLocation()), "length for type %s must be between 1 and 10485760", to)
+		}
+		return length + varHeader, nil
+	default:
+		return -1, refuse
+	}
+}
+
+// varHeader is what Postgres adds to the length in the modifier of varchar and char (VARHDRSZ).
+const varHeader = 4
+
+// arrayExpr checks ARRAY[…]; elem is the element type that a cast asks for, nil for the common one.
+func (c *checker) arrayExpr(a *pg.A_ArrayExpr, elem *typ) (*node, error) {
+	loc := local(a.GetLocation())
+	var elems []*node
+	nested := false
+	for _, e := range a.GetElements() {
+		var n *node
+		var err error
+		if inner := e.GetAArrayExpr(); inner != nil {
+			n, err = c.arrayExpr(inner, elem)
+		} else {
+			n, err = c.expr(e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		nested = nested || n.typ.isArray()
+		elems = append(elems, n)
+	}
+	if nested {
+		return nil, errorAt(loc, "multidimensional ARRAY[] constructors are not supported; write the array as '{{…}}'")
+	}
+	if elem == nil {
+		if len(elems) == 0 {
+			return nil, errorAt(loc, "cannot determine type of empty array")
+		}
+		var err error
+		if elem, err = c.common(elems, "ARRAY", loc); err != nil {
+			return nil, err
+		}
+		return c.makeArray(elems, elem, loc)
+	}
+	for i, n := range elems {
+		var err error
+		if elems[i], err = c.coerce(n, elem, contextExplicit, -1, n.loc); err != nil {
+			return nil, err
+		}
+	}
+	return c.makeArray(elems, elem, loc)
+}
+
+// makeArray coerces elements implicitly and builds the array node.
+func (c *checker) makeArray(elems []*node, elem *typ, loc int) (*node, error) {
+	t := c.types.arrayOf(elem)
+	if t == nil || !t.known() {
+		return nil, errorAt(loc, "unsupported type %s[]", elem)
+	}
+	n := &node{kind: nodeArray, typ: t, loc: loc, args: make([]*node, len(elems))}
+	for i, e := range elems {
+		var err error
+		if n.args[i], err = c.coerce(e, elem, contextImplicit, -1, e.loc); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	n.coll, err = c.inputCollation(n.args, loc)
+	return n, err
+}
+
+// common is the common type of the branches of a construct.
+func (c *checker) common(nodes []*node, construct string, loc int) (*typ, error) {
+	types := make([]*typ, len(nodes))
+	for i, n := range nodes {
+		if n.kind == nodeRow {
+			return nil, unsupported(n.loc, "RowExpr")
+		}
+		types[i] = n.typ
+	}
+	t, ok := c.types.commonOf(types)
+	if !ok {
+		for i := range types {
+			if _, ok := c.types.commonOf(types[:i+1]); !ok {
+				return nil, errorAt(loc, "%s types %s and %s cannot be matched", construct, types[0], types[i])
+			}
+		}
+		return nil, errorAt(loc, "%s types cannot be matched", construct)
+	}
+	if t.is(oidUnknown) {
+		t = c.types.oid(oidText)
+	}
+	return t, nil
+}
+
+// branches checks a construct whose result is one of its arguments.
+func (c *checker) branches(kind nodeKind, list []*pg.Node, construct string, loc int) (*node, error) {
+	args, err := c.exprs(list)
+	if err != nil {
+		return nil, err
+	}
+	t, err := c.common(args, construct, loc)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{kind: kind, typ: t, loc: loc, args: args}
+	for i, a := range args {
+		if args[i], err = c.coerce(a, t, contextImplicit, -1, a.loc); err != nil {
+			return nil, err
+		}
+	}
+	n.coll, err = c.inputCollation(args, loc)
+	return n, err
+}
+
+func (c *checker) coalesce(e *pg.CoalesceExpr) (*node, error) {
+	loc := local(e.GetLocation())
+	n, err := c.branches(nodeCoalesce, e.GetArgs(), "COALESCE", loc)
+	if err != nil {
+		return nil, err
+	}
+	if !n.typ.known() {
+		return nil, errorAt(loc, "COALESCE is not supported for type %s", n.typ)
+	}
+	return n, nil
+}
+
+func (c *checker) minMax(e *pg.MinMaxExpr) (*node, error) {
+	kind, word := nodeGreatest, "GREATEST"
+	if e.GetOp() == pg.MinMaxOp_IS_LEAST {
+		kind, word = nodeLeast, "LEAST"
+	}
+	loc := local(e.GetLocation())
+	n, err := c.branches(kind, e.GetArgs(), word, loc)
+	if err != nil {
+		return nil, err
+	}
+	if !n.typ.known() || codecOf(n.typ).compare == nil {
+		return nil, errorAt(loc, "%s is not supported for type %s", word, n.typ)
+	}
+	return n, c.checkCollation(needOrder, n.coll, n.args, loc)
+}
+
+// caseExpr checks both forms of CASE. In "CASE x WHEN v" each v is compared with x.
+func (c *checker) caseExpr(e *pg.CaseExpr) (*node, error) {
+	loc := local(e.GetLocation())
+	n := &node{kind: nodeCase, loc: loc}
+	var results []*node
+	for _, w := range e.GetArgs() {
+		when := w.GetCaseWhen()
+		cond, err := c.expr(when.GetExpr())
+		if err != nil {
+			return nil, err
+		}
+		if e.GetArg() != nil {
+			subject, err := c.expr(e.GetArg())
+			if err != nil {
+				return nil, err
+			}
+			if subject.isUnknown() {
+				if subject, err = c.coerce(subject, c.types.oid(oidText), contextImplicit, -1, subject.loc); err != nil {
+					return nil, err
+				}
+			}
+			if cond, err = c.binary("=", subject, cond, cond.loc); err != nil {
+				return nil, err
+			}
+		} else if cond, err = c.toBool(cond, "CASE/WHEN"); err != nil {
+			return nil, err
+		}
+		result, err := c.expr(when.GetResult())
+		if err != nil {
+			return nil, err
+		}
+		n.args = append(n.args, cond, result)
+		results = append(results, result)
+	}
+	otherwise := &node{kind: nodeConst, typ: c.types.oid(oidUnknown), loc: loc}
+	if e.GetDefresult() != nil {
+		var err error
+		if otherwise, err = c.expr(e.GetDefresult()); err != nil {
+			return nil, err
+		}
+	}
+	n.args = append(n.args, otherwise)
+	t, err := c.common(append([]*node{otherwise}, results...), "CASE", loc)
+	if err != nil {
+		return nil, err
+	}
+	if !t.known() {
+		return nil, errorAt(loc, "CASE is not supported for type %s", t)
+	}
+	n.typ = t
+	results = results[:0]
+	for i := range n.args {
+		if i%2 == 1 || i == len(n.args)-1 {
+			if n.args[i], err = c.coerce(n.args[i], t, contextImplicit, -1, n.args[i].loc); err != nil {
+				return nil, err
+			}
+			results = append(results, n.args[i])
+		}
+	}
+	n.coll, err = c.inputCollation(results, loc)
+	return n, err
+}
+
+// funcCall checks a call, or a conversion written as one, such as int4('1').
+func (c *checker) funcCall(f *pg.FuncCall) (*node, error) {
+	loc := local(f.GetLocation())
+	var names []string
+	for _, n := range f.GetFuncname() {
+		names = append(names, n.GetString_().GetSval())
+	}
+	if len(names) == 2 && names[0] == "pg_catalog" {
+		names = names[1:]
+	}
+	name := strings.Join(names, ".")
+	if c.types.cat.funcs[name] == nil {
+		return nil, errorAt(loc, "unknown or unsupported function %s/%d", name, len(f.GetArgs()))
+	}
+	if f.GetAggStar() || f.GetAggDistinct() || f.GetAggFilter() != nil || f.GetOver() != nil || len(f.GetAggOrder()) > 0 || f.GetAggWithinGroup() {
+		return nil, errorAt(loc, "aggregation is not supported in this context")
+	}
+	if f.GetFuncVariadic() {
+		return nil, errorAt(loc, "explicit VARIADIC function calls are not currently supported")
+	}
+	args, err := c.exprs(f.GetArgs())
+	if err != nil {
+		return nil, err
+	}
+	types := make([]*typ, len(args))
+	for i, a := range args {
+		if a.kind == nodeRow {
+			return nil, unsupported(a.loc, "RowExpr")
+		}
+		types[i] = a.typ
+	}
+	arity := false
+	for _, p := range c.types.cat.funcs[name] {
+		_, ok := p.forCall(len(args))
+		arity = arity || ok
+	}
+	if to := c.types.cat.byName[name]; len(args) == 1 && to != nil && to.kind == KindBase && exact(c.types.cat.funcs[name], types[0]) == nil {
+		// A type's name used as a function converts what needs no function to convert.
+		if method, _, ok := c.types.pathway(types[0], to, contextExplicit); args[0].isUnknown() || ok && method == castRelabel {
+			return c.coerce(args[0], to, contextExplicit, -1, loc)
+		}
+	}
+	if !arity {
+		return nil, errorAt(loc, "unknown or unsupported function %s/%d", name, len(args))
+	}
+	cand, ok := c.types.function(name, types)
+	if !ok {
+		return nil, errorAt(loc, "Could not select a function overload for %s", signature(name, args))
+	}
+	if cand.proc.retset || cand.proc.kind != 'f' || cand.proc.volatile == 'v' {
+		return nil, errorAt(loc, "unknown or unsupported function %s/%d", name, len(args))
+	}
+	return c.call(nodeFunc, cand, args, loc)
+}
+
+// indirection checks subscripts of arrays.
+func (c *checker) indirection(x *pg.A_Indirection) (*node, error) {
+	arg, err := c.expr(x.GetArg())
+	if err != nil {
+		return nil, err
+	}
+	if !arg.typ.isArray() {
+		return nil, errorAt(arg.loc, "cannot subscript type %s because it is not an array", arg.typ)
+	}
+	n := &node{kind: nodeIndex, typ: arg.typ.baseType().elem, loc: arg.loc, args: []*node{arg}, coll: arg.coll}
+	if !n.typ.known() {
+		return nil, errorAt(arg.loc, "subscripts of %s are not supported", arg.typ)
+	}
+	for _, i := range x.GetIndirection() {
+		idx := i.GetAIndices()
+		if idx == nil {
+			return nil, unsupported(arg.loc, "access to a field of a composite value")
+		}
+		if idx.GetIsSlice() {
+			return nil, unsupported(arg.loc, "an array slice")
+		}
+		sub, err := c.expr(idx.GetUidx())
+		if err != nil {
+			return nil, err
+		}
+		if sub, err = c.coerce(sub, c.types.oid(oidInt4), contextAssignment, -1, sub.loc); err != nil {
+			return nil, err
+		}
+		n.args = append(n.args, sub)
+	}
+	if len(n.args) > 1+maxDims {
+		return nil, errorAt(arg.loc, "number of array dimensions exceeds the maximum allowed (%d)", maxDims)
+	}
+	return n, nil
+}

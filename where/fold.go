@@ -1,0 +1,59 @@
+package where
+
+// fold replaces what depends on no column by its value, from the leaves up, as Postgres's planner does. What would
+// fail for every row is refused.
+func fold(n *node) (*node, error) {
+	all := true
+	for i, a := range n.args {
+		f, err := fold(a)
+		if err != nil {
+			return nil, err
+		}
+		n.args[i] = f
+		all = all && f.isConst()
+	}
+	switch n.kind {
+	case nodeConst, nodeColumn, nodeCollate, nodeRow:
+		return n, nil
+	case nodeNot:
+		// NOT (NOT x) and NOT of a test keep their form: nothing is gained by rewriting them.
+	default:
+	}
+	if !all && !nullByNull(n) {
+		return n, nil
+	}
+	if n.coll.strength == collExplicit && n.typ.collatable {
+		return n, nil // its value alone would lose the collation
+	}
+	v := nullValue
+	if all {
+		v = compile(n)(nil)
+	}
+	if v.st == isFailed {
+		return nil, errorAt(max(n.loc, 0), "Failed to apply function to constant arguments")
+	}
+	k := &node{kind: nodeConst, typ: n.typ, loc: n.loc, val: v, coll: n.coll}
+	if n.typ.is(oidBool) && v.st == isSet {
+		k.literal = outputBoolWord(v)
+	}
+	return k, nil
+}
+
+// nullByNull reports whether n is NULL because one of its arguments is.
+func nullByNull(n *node) bool {
+	switch n.kind {
+	case nodeOp, nodeFunc:
+		if !n.fn.strict {
+			return false
+		}
+	case nodeCast:
+	default:
+		return false
+	}
+	for _, a := range n.args {
+		if a.isConst() && a.val.st == isNull {
+			return true
+		}
+	}
+	return false
+}
