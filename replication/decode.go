@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"encoding/binary"
 	"log/slog"
 	"time"
 
@@ -218,22 +219,42 @@ func (d *decoder) tuple(c *cursor, rel *changes.Relation) changes.Row {
 		return nil
 	}
 	row := d.values.take(n)
+	// Written out, not with the cursor's methods, because it runs for every value of the stream.
+	msg, pos := c.msg, c.pos
 	for i := range row {
-		switch kind := changes.Kind(c.u8()); kind {
+		if pos >= len(msg) {
+			c.pos = pos
+			c.fail("message ends too early")
+			return nil
+		}
+		kind := changes.Kind(msg[pos])
+		pos++
+		switch kind {
 		case changes.Text:
-			size := c.u32()
-			if size > uint32(len(c.msg)) { //nolint:gosec // a message is shorter than 2 GiB
+			if len(msg)-pos < 4 {
+				c.pos = pos
 				c.fail("message ends too early")
 				return nil
 			}
-			row[i] = changes.Value{Kind: changes.Text, Bytes: c.take(int(size))}
+			size := binary.BigEndian.Uint32(msg[pos:])
+			pos += 4
+			if uint64(size) > uint64(len(msg)-pos) { //nolint:gosec // not negative
+				c.pos = pos
+				c.fail("message ends too early")
+				return nil
+			}
+			end := pos + int(size)
+			row[i] = changes.Value{Kind: changes.Text, Bytes: msg[pos:end:end]}
+			pos = end
 		case changes.Null, changes.Unchanged:
 			row[i].Kind = kind
 		default:
+			c.pos = pos - 1
 			c.fail("unknown kind of column") // also binary, which is never asked for
 			return nil
 		}
 	}
+	c.pos = pos
 	return row
 }
 
