@@ -1,10 +1,16 @@
 package pgtest_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -66,6 +72,33 @@ func TestNewServerSurvivesKill(t *testing.T) {
 	require.NoError(t, db.Pool(t).QueryRow(t.Context(), "SHOW work_mem").Scan(&mem))
 	require.Equal(t, "3MB", mem)
 	require.Contains(t, srv.Log(t), "not properly shut down")
+}
+
+// A test that is killed takes its server with it: pgserver sees the end of its standard input.
+func TestKilledTestLeavesNothing(t *testing.T) {
+	if os.Getenv("PGTEST_HELPER") != "" {
+		fmt.Println("url=" + pgtest.NewServer(t, pgtest.ServerOptions{}).URL())
+		select {} // until killed
+	}
+	helper := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
+	helper.Env = append(os.Environ(), "PGTEST_HELPER=1")
+	out, err := helper.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, helper.Start())
+	var url string
+	for lines := bufio.NewScanner(out); url == "" && lines.Scan(); {
+		_, url, _ = strings.Cut(lines.Text(), "url=")
+	}
+	require.NoError(t, helper.Process.Kill())
+	require.Error(t, helper.Wait())
+	require.NotEmpty(t, url)
+	require.Eventually(t, func() bool {
+		conn, err := pgx.Connect(t.Context(), url)
+		if err == nil {
+			_ = conn.Close(t.Context())
+		}
+		return err != nil
+	}, 30*time.Second, 50*time.Millisecond, "the server must go away")
 }
 
 func tryConnect(t *testing.T, db *pgtest.DB) error {
