@@ -8,6 +8,7 @@ import (
 
 	"github.com/shapeserver/shapeserver/consumer"
 	"github.com/shapeserver/shapeserver/shape"
+	"github.com/shapeserver/shapeserver/snapshot"
 	"github.com/shapeserver/shapeserver/storage"
 )
 
@@ -73,7 +74,7 @@ func (c *Cache) failure(s *Shape, otherwise error) error {
 	cause := cons.Cause()
 	var byStream *consumer.EndedError
 	switch {
-	case errors.As(cause, &byStream), errors.Is(cause, storage.ErrRemoved), errors.Is(cause, consumer.ErrSuspended):
+	case errors.As(cause, &byStream), errors.Is(cause, snapshot.ErrSchemaChanged), errors.Is(cause, storage.ErrRemoved), errors.Is(cause, consumer.ErrSuspended):
 		return ErrGone
 	case errors.Is(cause, consumer.ErrStopped):
 		return otherwise

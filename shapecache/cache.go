@@ -21,6 +21,9 @@ import (
 type Status interface {
 	// Put writes a row durably.
 	Put(ctx context.Context, row status.Row) error
+	// Completed and Used note when a shape's snapshot was complete, and when it was last asked for. They do not wait.
+	Completed(h shape.Handle, at time.Time)
+	Used(h shape.Handle, at time.Time)
 }
 
 // Publications makes tables part of the stream.
@@ -93,6 +96,7 @@ type entry struct {
 	def      *shape.Definition
 	identity string
 	used     atomic.Int64 // unix seconds of the last request that found it
+	noted    int64        // the last value of used that was handed to status; of NoteUse alone
 
 	// made is closed when the shape can be handed out, or could not be made; then shape or err is set.
 	made  chan struct{}
@@ -211,6 +215,19 @@ func (c *Cache) find(def *shape.Definition) (*entry, error) {
 	c.byIdentity[identity], c.byHandle[e.handle] = e, e
 	c.wg.Go(func() { c.create(ctx, e) })
 	return e, nil
+}
+
+// NoteUse hands the times at which shapes were last used to the catalogue, as far as they moved by a minute or more. One
+// goroutine may call it.
+func (c *Cache) NoteUse() {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for h, e := range c.byHandle {
+		if used := e.used.Load(); used-e.noted >= 60 {
+			e.noted = used
+			c.records.Status.Used(h, time.Unix(used, 0))
+		}
+	}
 }
 
 // Handles lists the shapes that can be found, those being created too.

@@ -31,6 +31,7 @@ func (c *Cache) create(ctx context.Context, e *entry) {
 	e.consumer = cons // before made, so that whoever stops the shape finds it
 	c.mu.Unlock()
 	close(e.made)
+	e.noted = time.Now().Unix()
 	c.opts.Logger.InfoContext(ctx, "shape created", "handle", e.handle, "schema", e.def.Table.Schema, "table", e.def.Table.Name)
 	c.supervise(ctx, e, cons, func() error { return c.snapshot(ctx, e, cons) })
 }
@@ -39,7 +40,7 @@ func (c *Cache) create(ctx context.Context, e *entry) {
 // creations, and a log.
 func (c *Cache) make(ctx context.Context, e *entry) (cons *consumer.Consumer, err error) {
 	err = guard(func() error {
-		if err := c.records.Status.Put(ctx, rowOf(e)); err != nil {
+		if err := c.records.Status.Put(ctx, status.RowOf(e.handle, e.def, time.Now())); err != nil {
 			return fmt.Errorf("write status row: %w", err)
 		}
 		log, err := c.records.Logs.Create(e.handle)
@@ -53,17 +54,16 @@ func (c *Cache) make(ctx context.Context, e *entry) (cons *consumer.Consumer, er
 	return cons, err
 }
 
-// rowOf makes the status row of a new shape.
-func rowOf(e *entry) status.Row {
-	return status.RowOf(e.handle, e.def, time.Now())
-}
-
 // snapshot publishes the table and writes the shape's first rows.
 func (c *Cache) snapshot(ctx context.Context, e *entry, cons *consumer.Consumer) error {
 	if err := c.records.Publications.Acquire(ctx, e.handle, e.def.Table); err != nil {
 		return fmt.Errorf("publish table: %w", err)
 	}
-	return cons.RunSnapshot(ctx, c.records.Snapshots, registrar{c.router, e.def, cons})
+	if err := cons.RunSnapshot(ctx, c.records.Snapshots, registrar{c.router, e.def, cons}); err != nil {
+		return err
+	}
+	c.records.Status.Completed(e.handle, time.Now())
+	return nil
 }
 
 // registrar is the collector's side of the seam for one new shape.

@@ -6,7 +6,9 @@ import (
 
 	"github.com/shapeserver/shapeserver/cleaner"
 	"github.com/shapeserver/shapeserver/consumer"
+	"github.com/shapeserver/shapeserver/publication"
 	"github.com/shapeserver/shapeserver/shape"
+	"github.com/shapeserver/shapeserver/snapshot"
 	"github.com/shapeserver/shapeserver/storage"
 )
 
@@ -96,6 +98,8 @@ func (c *Cache) Orphans() []shape.Handle {
 func ReasonOf(cause error) (reason shape.Reason, ok bool) {
 	var byStream *consumer.EndedError
 	var corrupt *storage.CorruptError
+	var bySnapshot *snapshot.Error
+	var byPublication *publication.Error
 	switch {
 	case errors.Is(cause, consumer.ErrSuspended), errors.Is(cause, consumer.ErrStopped):
 		return "", false
@@ -103,7 +107,9 @@ func ReasonOf(cause error) (reason shape.Reason, ok bool) {
 		return byStream.Reason, true
 	case errors.As(cause, &corrupt):
 		return shape.ReasonStorageFailed, true
-	case isSnapshotError(cause):
+	case errors.Is(cause, snapshot.ErrSchemaChanged):
+		return shape.ReasonSchemaChanged, true
+	case errors.As(cause, &bySnapshot), errors.As(cause, &byPublication):
 		return shape.ReasonSnapshotFailed, true
 	}
 	return shape.ReasonConsumerDied, true

@@ -48,6 +48,21 @@ func (c *Cache) TableSeen(ctx context.Context, t *shape.Table) {
 	})
 }
 
+// RemoveTable has every shape of a table removed.
+func (c *Cache) RemoveTable(oid uint32, reason shape.Reason) {
+	c.mu.RLock()
+	var found []shape.Handle
+	for h, e := range c.byHandle {
+		if e.def.Table.OID == oid {
+			found = append(found, h)
+		}
+	}
+	c.mu.RUnlock()
+	for _, h := range found {
+		c.remover.Remove(h, reason)
+	}
+}
+
 // removeUnfit has every shape removed whose definition does not fit the table that look gives for it; a nil table is one
 // that is gone. Shapes for which look reports false are left alone.
 func (c *Cache) removeUnfit(ctx context.Context, look func(*shape.Definition) (*shape.Table, bool)) {

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/shapeserver/shapeserver/api"
+	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/replication"
+	"github.com/shapeserver/shapeserver/shape"
+	"github.com/shapeserver/shapeserver/shapecache"
+)
+
+// freshTable is how old a catalogue answer may be for a request that may create a shape, and staleTable for others. The
+// short time bounds what a burst of first requests costs the database to a few look-ups a second for each table.
+const (
+	freshTable = 250 * time.Millisecond
+	staleTable = 10 * time.Second
+)
+
+// backend serves the API from the current session.
+type backend struct{ s *Server }
+
+var _ api.Backend = (*backend)(nil)
+
+// notReadyError is why shapes cannot be served now, in a text for clients.
+type notReadyError struct{ reason string }
+
+// Error implements error.
+func (e *notReadyError) Error() string { return "not ready: " + e.reason }
+
+// ClientMessage is the text of the 503.
+func (e *notReadyError) ClientMessage() string { return e.reason }
+
+// Unwrap makes the error a shapecache.ErrNotReady.
+func (e *notReadyError) Unwrap() error { return shapecache.ErrNotReady }
+
+// Ready implements api.Backend.
+func (b *backend) Ready(ctx context.Context) error {
+	for {
+		core, changed := b.s.core.Get()
+		if core != nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return &notReadyError{b.s.notReadyReason()}
+		}
+	}
+}
+
+// notReadyReason says, in the words of protocol.md §3.3, what the server is waiting for.
+func (s *Server) notReadyReason() string {
+	status, _ := s.stream.Status()
+	switch status.State {
+	case replication.WaitingForLock:
+		return "Timeout waiting for Postgres lock acquisition"
+	case replication.CreatingSlot:
+		return "Timeout waiting for replication client to be ready. Check that you don't have pending transactions in the database. " +
+			"The server has to wait for all pending transactions to commit or rollback before it can create the replication slot."
+	case replication.Connecting, replication.Streaming:
+	}
+	if reason := s.phase.Load().reason; reason != "" {
+		return reason
+	}
+	return "Timeout waiting for replication client to be ready"
+}
+
+// Health implements api.Backend.
+func (b *backend) Health() api.Health {
+	if b.s.core.Load() != nil {
+		if status, _ := b.s.stream.Status(); status.State == replication.Streaming {
+			return api.HealthActive
+		}
+		return api.HealthStarting
+	}
+	if status, _ := b.s.stream.Status(); status.State == replication.WaitingForLock {
+		return api.HealthWaiting
+	}
+	return api.HealthStarting
+}
+
+// Table implements api.Backend.
+func (b *backend) Table(ctx context.Context, schema, name string, fresh bool) (*shape.Table, error) {
+	age := staleTable
+	if fresh {
+		age = freshTable
+	}
+	t, err := b.s.tables.Table(ctx, schema, name, age)
+	if err != nil {
+		return nil, err
+	}
+	if core := b.s.core.Load(); core != nil {
+		core.tableSeen(ctx, t)
+	}
+	return t, nil
+}
+
+// Lookup implements api.Backend.
+func (b *backend) Lookup(h shape.Handle) (*shapecache.Shape, bool) {
+	core := b.s.core.Load()
+	if core == nil {
+		return nil, false
+	}
+	return core.cache.Lookup(h)
+}
+
+// Find implements api.Backend.
+func (b *backend) Find(d *shape.Definition) (*shapecache.Shape, bool) {
+	core := b.s.core.Load()
+	if core == nil {
+		return nil, false
+	}
+	return core.cache.Find(d)
+}
+
+// GetOrCreate implements api.Backend.
+func (b *backend) GetOrCreate(ctx context.Context, d *shape.Definition) (*shapecache.Shape, error) {
+	core := b.s.core.Load()
+	if core == nil {
+		return nil, &notReadyError{b.s.notReadyReason()}
+	}
+	return core.cache.GetOrCreate(ctx, d)
+}
+
+// AwaitSnapshotStart implements api.Backend.
+func (b *backend) AwaitSnapshotStart(ctx context.Context, s *shapecache.Shape) error {
+	core := b.s.core.Load()
+	if core == nil {
+		return shapecache.ErrGone
+	}
+	return core.cache.AwaitSnapshotStart(ctx, s)
+}
+
+// LastSeen implements api.Backend.
+func (b *backend) LastSeen() changes.LSN {
+	core := b.s.core.Load()
+	if core == nil {
+		return 0
+	}
+	return core.collector.LastSeen()
+}
+
+// Delete implements api.Backend.
+func (b *backend) Delete(ctx context.Context, h shape.Handle) error {
+	core := b.s.core.Load()
+	if core == nil {
+		return &notReadyError{b.s.notReadyReason()}
+	}
+	if _, ok := core.cache.Lookup(h); !ok {
+		return shapecache.ErrGone
+	}
+	core.cleaner.Remove(h, shape.ReasonDeleted)
+	if err := core.cleaner.Wait(ctx, h); err != nil {
+		return errors.Join(errors.New("removal goes on"), err)
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package server
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registerMetrics registers what the server as a whole can tell. The packages register their own.
+func (s *Server) registerMetrics() {
+	gauge := func(name, help string, value func(*core) float64) {
+		s.opts.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "shapeserver", Name: name, Help: help}, func() float64 {
+			c := s.core.Load()
+			if c == nil {
+				return 0
+			}
+			return value(c)
+		}))
+	}
+	gauge("shapes", "Shapes that can be served.", func(c *core) float64 { return float64(c.cache.Len()) })
+	gauge("shapes_removing", "Shapes being removed.", func(c *core) float64 { return float64(c.cleaner.Pending()) })
+	gauge("transactions_waiting", "Transactions received and not yet applied by every affected shape.", func(c *core) float64 { return float64(c.collector.Waiting()) })
+	counter := func(name, help string, value func() float64) {
+		s.opts.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "shapeserver", Subsystem: "replication", Name: name, Help: help}, value))
+	}
+	counter("connections_total", "Replication connections that streamed.", func() float64 { return float64(s.stream.Stats().Connections) })
+	counter("transactions_total", "Transactions received.", func() float64 { return float64(s.stream.Stats().Transactions) })
+	counter("changes_total", "Row changes received, of all published tables.", func() float64 { return float64(s.stream.Stats().Changes) })
+	counter("bytes_total", "Bytes of replication messages received.", func() float64 { return float64(s.stream.Stats().Bytes) })
+}
