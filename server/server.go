@@ -54,12 +54,12 @@ type phase struct{ reason string }
 
 // Open takes what the server needs of its machine: the port, the storage folder. It does not need the database yet.
 // Every error names the setting to change.
-func Open(ctx context.Context, cfg config.Config, opts Options) (s *Server, err error) {
+func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Server, err error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	opts.Registry = cmp.Or(opts.Registry, prometheus.NewRegistry())
-	s = &Server{cfg: cfg, opts: opts, log: opts.Logger, instance: cmp.Or(cfg.InstanceID, rand.Text())}
+	s := &Server{cfg: cfg, opts: opts, log: opts.Logger, instance: cmp.Or(cfg.InstanceID, rand.Text())}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
