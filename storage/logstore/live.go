@@ -67,8 +67,11 @@ func (b *liveBody) Size() int64 { return -1 }
 // WriteTo implements storage.Body.
 func (b *liveBody) WriteTo(w io.Writer, flush func() error) (written int64, err error) {
 	lv, err := b.begin(flush)
-	if err != nil || lv == nil {
+	if err != nil {
 		return 0, err
+	}
+	if lv == nil {
+		return b.writeComplete(w)
 	}
 	for {
 		v, changed := lv.view.Get()
@@ -102,7 +105,20 @@ func (b *liveBody) WriteTo(w io.Writer, flush func() error) (written int64, err 
 	}
 }
 
-// begin waits until the snapshot has begun. It gives nil when there is no snapshot to wait for any more.
+// writeComplete writes the chunk of a snapshot that was completed before this body saw anything of it.
+func (b *liveBody) writeComplete(w io.Writer) (int64, error) {
+	body, err := b.log.readSnapshot(b.ctx, uint64(b.n)) //nolint:gosec // not negative
+	if err != nil {
+		return 0, err
+	}
+	n, err := body.WriteTo(w, nil)
+	if cerr := body.Close(); err == nil {
+		err = cerr
+	}
+	return n, err //nolint:wrapcheck // a body's own error
+}
+
+// begin waits until the snapshot has begun. It gives nil when it is complete.
 func (b *liveBody) begin(flush func() error) (*live, error) {
 	for {
 		st, changed := b.log.State()

@@ -259,12 +259,6 @@ func (l *log) stopWriting() {
 
 // end tells everyone that nothing more will come, and why. The first reason stays, except that removal replaces any.
 func (l *log) end(why error) {
-	l.mu.Lock()
-	lv := l.live
-	l.mu.Unlock()
-	if lv != nil {
-		lv.end(why)
-	}
 	l.state.Update(func(st storage.State) (storage.State, bool) {
 		if st.Err != nil && !errors.Is(why, storage.ErrRemoved) {
 			return st, false
@@ -272,6 +266,13 @@ func (l *log) end(why error) {
 		st.Err = why
 		return st, true
 	})
+	// After the state: NewSnapshot enters its live first and looks at the state then, so one of the two sees the other.
+	l.mu.Lock()
+	lv := l.live
+	l.mu.Unlock()
+	if lv != nil {
+		lv.end(why)
+	}
 	if errors.Is(why, storage.ErrRemoved) {
 		l.Trim()
 	}

@@ -34,7 +34,7 @@ func Open(dir string, opts Options) (s *Store, err error) {
 	}
 	s.work.wake = make(chan struct{}, 1)
 	s.hot.max = opts.HotBytes
-	if err := s.fs.MkdirAll(s.path(filesName), 0o755); err != nil {
+	if err := makeDir(s.fs, s.path(filesName)); err != nil {
 		return nil, fmt.Errorf("make storage directory: %w", err)
 	}
 	if s.lock, err = s.fs.Lock(s.path(lockName)); err != nil {
@@ -331,6 +331,23 @@ func (s *Store) sweepFiles() error {
 		}
 	}
 	return nil
+}
+
+// makeDir makes a directory and those above it, durably: each new one's entry is synced too.
+func makeDir(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); err == nil {
+		return nil
+	}
+	parent := fsys.PathDir(dir)
+	if parent != dir {
+		if err := makeDir(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	return syncDir(fsys, parent)
 }
 
 func syncDir(fsys vfs.FS, dir string) error {

@@ -21,7 +21,8 @@ const unsyncedMax = 4
 // snapshotWriter implements storage.SnapshotWriter. It begins in memory; a snapshot that outgrows it goes on in files,
 // one a chunk, and so does one that is small as a whole never touch one.
 type snapshotWriter struct {
-	log *log
+	log  *log
+	live *live
 
 	buf      []byte // the open chunk; with files, as much of it as is not written yet
 	inFiles  bool
@@ -56,13 +57,18 @@ func (l *log) NewSnapshot(snap changes.Snapshot, lsn changes.LSN) (storage.Snaps
 	}
 	l.begun = true
 	l.meta.snap, l.meta.lsn = snap, lsn
-	l.live = &live{}
+	lv := &live{}
+	l.live = lv
 	l.mu.Unlock()
 	l.state.Update(func(st storage.State) (storage.State, bool) {
 		st.Phase, st.Chunks = storage.SnapshotWriting, 1
 		return st, true
 	})
-	return &snapshotWriter{log: l, first: true}, nil
+	if err := l.ended(); err != nil {
+		lv.end(err)
+		return nil, err
+	}
+	return &snapshotWriter{log: l, live: lv, first: true}, nil
 }
 
 // Write implements storage.SnapshotWriter.
@@ -108,7 +114,7 @@ func (w *snapshotWriter) shownLess(n int) bool {
 	if w.inFiles {
 		return len(w.buf) >= n
 	}
-	v := w.log.live.view.Load() // only this writer replaces live
+	v := w.live.view.Load()
 	return w.size-v.open.size >= int64(n)
 }
 
@@ -131,7 +137,7 @@ func (w *snapshotWriter) show() error {
 
 func (w *snapshotWriter) update(f func(*liveView)) error {
 	var err error
-	w.log.live.view.Update(func(v liveView) (liveView, bool) {
+	w.live.view.Update(func(v liveView) (liveView, bool) {
 		if err = v.err; err != nil {
 			return v, false
 		}
@@ -215,7 +221,7 @@ func (w *snapshotWriter) syncOldest() error {
 
 // moveToFiles writes what is in memory to files, where the readers find it from then on.
 func (w *snapshotWriter) moveToFiles() error {
-	v := w.log.live.view.Load()
+	v := w.live.view.Load()
 	open, weight := w.buf, w.weight
 	w.inFiles, w.inMemory = true, 0
 	w.chunks = nil
@@ -275,7 +281,7 @@ func (w *snapshotWriter) finish(json []byte) error {
 	l.mu.Unlock()
 	m.complete, m.chunks = true, w.chunks
 	if !w.inFiles {
-		v := l.live.view.Load()
+		v := w.live.view.Load()
 		for i, c := range append(v.closed[:len(v.closed):len(v.closed)], v.open) {
 			m.chunks[i].crc = crc32.Checksum(c.mem, castagnoli)
 			if err := b.Set(snapshotKey(l.id, i), c.mem, nil); err != nil {
@@ -334,7 +340,7 @@ func (w *snapshotWriter) complete(m meta) error {
 		return err
 	}
 	l.mu.Lock()
-	l.meta = m
+	l.meta, l.live = m, nil // who reads it has it
 	l.mu.Unlock()
 	l.state.Update(func(st storage.State) (storage.State, bool) {
 		st.Phase, st.Chunks = storage.SnapshotComplete, len(m.chunks)
