@@ -1,0 +1,179 @@
+package publication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/shapeserver/shapeserver/shape"
+)
+
+// check compares what is with what is wanted (protocol.md §7.3, §11.4).
+func (m *Manager) check(ctx context.Context, s *session) error {
+	var jobs []job
+	m.mu.Lock()
+	for _, tab := range m.tables {
+		if tab.phase == ready || tab.phase == unverified {
+			jobs = append(jobs, job{tab: tab, name: tab.name})
+		}
+	}
+	m.mu.Unlock()
+	v, err := s.look(ctx, oidsOf(jobs))
+	if err != nil {
+		return err
+	}
+	below := make(map[uint32][]relation)
+	for _, r := range v.Relations {
+		below[r.Root] = append(below[r.Root], r)
+	}
+	lost := make(map[*table]shape.Reason)
+	var repair []tableName
+	m.mu.Lock()
+	for _, j := range jobs {
+		if j.tab.phase != ready && j.tab.phase != unverified {
+			continue
+		}
+		reason, unset := m.judgeLocked(j, below[j.tab.oid], v)
+		if reason != "" {
+			lost[j.tab] = reason
+			continue
+		}
+		repair = append(repair, unset...)
+		j.tab.seenLocked(below[j.tab.oid])
+		if j.tab.phase == unverified {
+			m.readyLocked(j.tab)
+		}
+	}
+	m.mu.Unlock()
+	m.lose(ctx, lost)
+	if m.opts.Manual {
+		return nil
+	}
+	if _, err := m.settle(ctx, s, v); err != nil {
+		var own *Error
+		if !errors.As(err, &own) {
+			return err
+		}
+		m.opts.Logger.ErrorContext(ctx, "publication is not what it has to be", "publication", m.name, "err", own)
+	}
+	for _, n := range repair {
+		if err := s.transact(ctx, setLockTimeout(m.opts.LockTimeout), setFull(n)); err != nil {
+			if kindOf(err) == noServer {
+				return fmt.Errorf("set replica identity of %s: %w", n, err)
+			}
+			m.opts.Logger.WarnContext(ctx, "new partition has no full replica identity yet", "table", n.String(), "err", err)
+			m.hurry = true
+		}
+	}
+	m.adopt(v)
+	return nil
+}
+
+// judgeLocked says why a table is lost, or which new partitions still need their replica identity. m.mu must be held.
+func (m *Manager) judgeLocked(j job, relations []relation, v *view) (reason shape.Reason, unset []tableName) {
+	var root *relation
+	for i := range relations {
+		if relations[i].OID == j.tab.oid {
+			root = &relations[i]
+		}
+	}
+	switch {
+	case root == nil:
+		return shape.ReasonTableDropped, nil
+	case root.name() != j.name:
+		return shape.ReasonSchemaChanged, nil
+	case v.Publication == nil, !root.Published, root.Filtered, !v.Publication.Complete, v.Publication.ViaRoot && root.Partition:
+		return shape.ReasonOrphaned, nil
+	}
+	for i := range relations {
+		r := &relations[i]
+		if r.Kind != "r" || r.full() {
+			continue
+		}
+		// A partition that was attached since, perhaps before a restart: until it is set, the stream tells the key
+		// alone of its old rows, and the consumer notices. One that was in order has been changed by somebody. In
+		// manual mode nobody will set it.
+		if m.opts.Manual || r.OID == root.OID || j.tab.full[r.OID] {
+			return shape.ReasonIdentityLost, nil
+		}
+		unset = append(unset, r.name())
+	}
+	return "", unset
+}
+
+// adopt takes over the tables that are in the publication and that nobody wants: leftovers of a crash, or of a server
+// before this one. They are dropped after the linger time, unless a shape comes for them.
+func (m *Manager) adopt(v *view) {
+	if v.Publication == nil || v.Publication.AllTables {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, oid := range v.Publication.Members {
+		if m.tables[oid] == nil {
+			tab := &table{oid: oid, drop: time.Now().Add(m.opts.Linger)}
+			m.tables[oid] = tab
+			m.active[oid] = tab
+		}
+	}
+}
+
+// Status is what Ensure found.
+type Status struct {
+	// Created tells that the publication is new. A slot that is older than its publication cannot decode with it and has
+	// to be made anew.
+	Created bool
+	// Generated tells that stored generated columns are in the stream (Postgres 18 and later).
+	Generated bool
+}
+
+// Ensure makes the publication if there is none and, in automatic mode, makes it publish all operations. It is called
+// at start, before replication begins. In manual mode it only looks. It returns a *Error when the operator has to do
+// something.
+func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (Status, error) {
+	m := New(pool, name, opts)
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return Status{}, errUnavailable(err)
+	}
+	defer conn.Release()
+	s := &session{conn: conn.Conn(), pub: name}
+	v, err := s.look(ctx, nil)
+	if err != nil {
+		return Status{}, err
+	}
+	if m.opts.Manual {
+		switch {
+		case v.Publication == nil:
+			return Status{}, m.errNoPublication(nil)
+		case !v.Publication.Complete:
+			return Status{}, m.errOperations()
+		}
+		return Status{Generated: v.Publication.Generated}, nil
+	}
+	created := v.Publication == nil
+	if _, err := m.settle(ctx, s, v); err != nil {
+		return Status{}, err
+	}
+	if created {
+		if v, err = s.look(ctx, nil); err != nil {
+			return Status{}, err
+		}
+		if v.Publication == nil {
+			return Status{}, m.errNoPublication(nil)
+		}
+	}
+	return Status{Created: created, Generated: v.Publication.Generated}, nil
+}
+
+// createSQL makes a publication without tables.
+func createSQL(name string, major int) string {
+	params := publishAll
+	if major >= 18 {
+		params += ", publish_generated_columns = stored"
+	}
+	return "CREATE PUBLICATION " + quoteIdent(name) + " WITH (" + params + ")"
+}

@@ -1,0 +1,27 @@
+// Package publication keeps the server's publication equal to the set of tables that shapes need, with
+// REPLICA IDENTITY FULL on each, and tells when a table is ready for a snapshot.
+//
+// It owns the reference counts of tables and every statement that changes a publication or a replica identity. It
+// leaves the slot to replication, and the removal of shapes whose table was lost to whoever gets OnLost.
+//
+// Goroutines: Manager.Run, one, started by server; it alone talks to Postgres. Acquire, Release, Restore and Check may be
+// called from any goroutine.
+//
+// A table goes through these phases:
+//
+//	(none) ──Acquire──► adding ──published, FULL──► barrier ──writers ended──► touching ──► ready
+//	   ▲                   ▲                                                                  │ lost: OnLost
+//	   └──dropped──── dropping ◄──last Release, and then nothing for a while───────────────────┘
+//
+// Why a barrier: a transaction that wrote to the table before it was published, and is still open, is in neither the
+// stream (it is decoded as of its own time) nor a snapshot taken now. So those are waited for, as CREATE INDEX
+// CONCURRENTLY does, prepared ones too, without blocking anybody. Why touch: servers before Postgres commit
+// 4909b38af0 can keep "not published" in the walsender after decoding such a transaction; changing the publication
+// once more makes them look again.
+//
+// Invariants: no statement waits for a lock on an application's table longer than tens of milliseconds, so that the
+// application's queries never queue behind it; a table that cannot be published delays no other (I7); nothing waits for a removal
+// from the publication.
+//
+// Start reading at Manager.Acquire, then Manager.Run.
+package publication
