@@ -131,12 +131,12 @@ func (l *log) Commit() error {
 		l.last = p.last
 		l.chunks = append(l.chunks, p.chunks...)
 		l.newest = fresh
-		l.mu.Unlock()
-		grown = fresh.size()
-		l.state.Update(func(st storage.State) (storage.State, bool) {
+		l.state.Update(func(st storage.State) (storage.State, bool) { // under mu: Range is never ahead of State
 			st.Last = p.last.off
 			return st, true
 		})
+		l.mu.Unlock()
+		grown = fresh.size()
 		for _, c := range p.chunks {
 			l.store.work.addSeal(l, c.end)
 		}

@@ -241,7 +241,7 @@ func BenchmarkRemove(b *testing.B) {
 
 // BenchmarkOpen opens a store with 100 000 logs of a snapshot and an entry each, then asks each for its state.
 func BenchmarkOpen(b *testing.B) {
-	const n = 100_000
+	const n, entries = 100_000, 1
 	dir := b.TempDir()
 	s, err := Open(dir, Options{})
 	require.NoError(b, err)

@@ -66,7 +66,7 @@ func (c *cursor) fill(buf *[]byte) (err error) {
 	begin := c.at.pos
 	bad := error(nil)
 	for ok := it.First(); ok && len(*buf) < ioBytes && c.at.pos < stop; ok = it.Next() {
-		off, pos, json, err := l.entry(it)
+		off, pos, json, err := readEntry(it)
 		if err == nil && pos != c.at.pos+int64(len(json))+1 {
 			err = errors.New("entries are missing")
 		}

@@ -26,7 +26,7 @@ const formatVersion = 1
 //	"q" id u64 | tx u64 | op u64     → "": the chunk that ends here is complete and not yet sealed
 //	"l" id u64 "b" | tx u64 | op u64 → bound: a log chunk ends here
 //	"l" id u64 "e" | tx u64 | op u64 → end u64 | JSON: an entry
-//	"l" id u64 "s" | chunk u32       → bytes of a snapshot chunk that has no file
+//	"s" id u64 | chunk u32           → bytes of a snapshot chunk that has no file; apart from "l", which Open scans
 //
 //	meta   phase u8 | id u64                                          phase 0: snapshot not complete
 //	       … | lsn u64 | xmin u64 | xmax u64 | n u32 | n × xip u64    phase 1: complete
@@ -50,10 +50,10 @@ const (
 	keyUncommit  = 'u'
 	keyUnsealed  = 'q'
 	keyLog       = 'l'
+	keySnapshot  = 's'
 
-	kindBound    = 'b'
-	kindEntry    = 'e'
-	kindSnapshot = 's'
+	kindBound = 'b'
+	kindEntry = 'e'
 )
 
 const (
@@ -94,7 +94,7 @@ func putOffsetKey(dst []byte, id uint64, kind byte, o shapelog.Offset) {
 func unsealedKey(id uint64, o shapelog.Offset) []byte { return appendOffset(idKey(keyUnsealed, id), o) }
 
 func snapshotKey(id uint64, chunk int) []byte {
-	return binary.BigEndian.AppendUint32(logKey(id, kindSnapshot), uint32(chunk)) //nolint:gosec // few: they are small
+	return binary.BigEndian.AppendUint32(idKey(keySnapshot, id), uint32(chunk)) //nolint:gosec // few: they are small
 }
 
 // keyOffset reads the offset at the end of a key of one of the kinds b, e and q.

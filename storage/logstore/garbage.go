@@ -61,7 +61,7 @@ func (s *Store) deleteKeys(ids []uint64) error {
 	defer s.leave()
 	b := s.db.NewBatch()
 	for _, id := range ids {
-		for _, prefix := range [][]byte{idKey(keyLog, id), idKey(keyUnsealed, id)} {
+		for _, prefix := range [][]byte{idKey(keyLog, id), idKey(keySnapshot, id), idKey(keyUnsealed, id)} {
 			if err := s.deletePrefix(b, prefix); err != nil {
 				return errors.Join(err, b.Close())
 			}

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/internal/notify"
 	"github.com/shapeserver/shapeserver/shape"
@@ -16,8 +14,8 @@ import (
 	"github.com/shapeserver/shapeserver/storage"
 )
 
-// log implements storage.Log. After a start it knows its record and no more; what is in the log is looked up when it
-// is first asked for, so that opening a store does not read every log's end.
+// log implements storage.Log. Where it ends is read by Open for all logs at once, or, when that failed, when it is first
+// asked for.
 type log struct {
 	store  *Store
 	handle shape.Handle
@@ -191,62 +189,23 @@ func (l *log) loadLocked() {
 		l.end(l.failed)
 		return
 	}
+	l.setEnd(last, chunks)
+}
+
+// setEnd notes where the log ends. Nobody writes to the log meanwhile.
+func (l *log) setEnd(last mark, chunks []chunk) {
 	l.mu.Lock()
 	l.last, l.chunks = last, chunks
-	l.mu.Unlock()
 	l.state.Update(func(st storage.State) (storage.State, bool) {
 		st.Last = last.off
 		return st, true
 	})
+	l.mu.Unlock()
 	l.loaded.Store(true)
 }
 
 func (l *log) corrupt(err error) error {
 	return &storage.CorruptError{Path: l.store.path(dbName), Pos: -1, Err: err}
-}
-
-// findEnd reads the chunk bounds and the last entry. Everything in the store is committed: Open saw to it.
-func (l *log) findEnd() (last mark, chunks []chunk, err error) {
-	it, err := l.store.db.NewIter(&pebble.IterOptions{LowerBound: logKey(l.id, kindBound), UpperBound: logKey(l.id, kindEntry+1)})
-	if err != nil {
-		return mark{}, nil, fmt.Errorf("read end of log: %w", err)
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	last = mark{off: shapelog.SnapshotEnd}
-	if !it.Last() {
-		return last, nil, nil
-	}
-	if it.Key()[logKeyLen-1] == kindEntry {
-		off, pos, _, err := l.entry(it)
-		if err != nil {
-			return mark{}, nil, err
-		}
-		last = mark{off: off, pos: pos}
-	}
-	for ok := it.First(); ok && it.Key()[logKeyLen-1] == kindBound; ok = it.Next() {
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return mark{}, nil, fmt.Errorf("read chunk bound: %w", err)
-		}
-		c, err := decodeBound(it.Key(), v)
-		if err != nil {
-			return mark{}, nil, err
-		}
-		chunks = append(chunks, c)
-	}
-	if n := len(chunks); n > 0 && chunks[n-1].end.Compare(last.off) >= 0 {
-		last = mark{off: chunks[n-1].end, pos: chunks[n-1].pos} // its entries are in a file
-	}
-	return last, chunks, nil
-}
-
-// entry reads the entry that it stands on.
-func (l *log) entry(it *pebble.Iterator) (shapelog.Offset, int64, []byte, error) {
-	v, err := it.ValueAndErr()
-	if err != nil {
-		return shapelog.Offset{}, 0, nil, fmt.Errorf("read entry: %w", err)
-	}
-	return decodeEntry(it.Key(), v)
 }
 
 // stopWriting makes sure that nothing is written under the log's id any more.

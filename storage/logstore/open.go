@@ -129,6 +129,7 @@ func (s *Store) load() (err error) {
 		{"read positions", s.readPositions},
 		{"read logs", s.readLogs},
 		{"drop what was not committed", s.dropUncommitted},
+		{"read ends of logs", s.readEnds},
 		{"list garbage", s.listGarbage},
 		{"delete files of no log", s.sweepFiles},
 	} {

@@ -243,7 +243,7 @@ func (l *log) positionInPebble(start mark, off shapelog.Offset) (pos int64, err 
 	if !it.Last() {
 		return start.pos, nil
 	}
-	_, pos, _, err = l.entry(it)
+	_, pos, _, err = readEntry(it)
 	if err != nil {
 		return 0, l.corrupt(err)
 	}

@@ -217,7 +217,7 @@ func (s *Store) copySealed(l *log, f vfs.File, start mark, c chunk) (err error) 
 	w := sealedWriter{w: f}
 	pos := start.pos
 	for ok := it.First(); ok; ok = it.Next() {
-		off, end, json, err := l.entry(it)
+		off, end, json, err := readEntry(it)
 		if err != nil {
 			return l.corrupt(err)
 		}

@@ -59,11 +59,11 @@ func (l *log) NewSnapshot(snap changes.Snapshot, lsn changes.LSN) (storage.Snaps
 	l.meta.snap, l.meta.lsn = snap, lsn
 	lv := &live{}
 	l.live = lv
-	l.mu.Unlock()
 	l.state.Update(func(st storage.State) (storage.State, bool) {
 		st.Phase, st.Chunks = storage.SnapshotWriting, 1
 		return st, true
 	})
+	l.mu.Unlock()
 	if err := l.ended(); err != nil {
 		lv.end(err)
 		return nil, err
@@ -341,11 +341,11 @@ func (w *snapshotWriter) complete(m meta) error {
 	}
 	l.mu.Lock()
 	l.meta, l.live = m, nil // who reads it has it
-	l.mu.Unlock()
 	l.state.Update(func(st storage.State) (storage.State, bool) {
 		st.Phase, st.Chunks = storage.SnapshotComplete, len(m.chunks)
 		return st, true
 	})
+	l.mu.Unlock()
 	return nil
 }
 
