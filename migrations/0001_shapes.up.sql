@@ -1,9 +1,14 @@
-CREATE SCHEMA IF NOT EXISTS shapeserver;
-
-COMMENT ON SCHEMA shapeserver IS 'Catalogue of shapeserver: which shapes there are and which process owns them. No row data.';
+DO $$
+BEGIN
+    -- Not CREATE SCHEMA IF NOT EXISTS, which needs the right to create schemas even when there is nothing to do.
+    IF to_regnamespace('shapeserver') IS NULL THEN
+        CREATE SCHEMA shapeserver;
+    END IF;
+END
+$$;
 
 -- One row for each replication stream (setting SHAPESERVER_REPLICATION_STREAM_ID).
-CREATE TABLE shapeserver.streams (
+CREATE TABLE IF NOT EXISTS shapeserver.streams (
     stream_id         text PRIMARY KEY,
     -- Counts the processes that took the stream over. Writes of an earlier epoch are refused.
     epoch             bigint NOT NULL,
@@ -15,7 +20,7 @@ CREATE TABLE shapeserver.streams (
 );
 
 -- One row for each shape. The log of a shape is in the storage directory of the server that owns the stream.
-CREATE TABLE shapeserver.shapes (
+CREATE TABLE IF NOT EXISTS shapeserver.shapes (
     handle                text PRIMARY KEY,
     stream_id             text NOT NULL REFERENCES shapeserver.streams ON DELETE CASCADE,
     -- The text that is the same for two requests exactly when they mean the same shape, and a hash of it.
@@ -37,5 +42,8 @@ CREATE TABLE shapeserver.shapes (
     last_used_at          timestamptz NOT NULL
 );
 
-CREATE INDEX shapes_stream_id_idx ON shapeserver.shapes (stream_id);
-CREATE INDEX shapes_table_oid_idx ON shapeserver.shapes (table_oid);
+CREATE INDEX IF NOT EXISTS shapes_stream_id_idx ON shapeserver.shapes (stream_id, identity_hash);
+CREATE INDEX IF NOT EXISTS shapes_table_oid_idx ON shapeserver.shapes (table_oid);
+
+-- The server reads the version here: see doc.go.
+COMMENT ON SCHEMA shapeserver IS 'Catalogue of shapeserver: which shapes there are and which process owns them. No row data. Schema version 1';

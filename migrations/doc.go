@@ -1,16 +1,26 @@
-// Package migrations makes and unmakes what the server keeps in Postgres: the schema "shapeserver".
+// Package migrations makes the schema shapeserver, in which status keeps the catalogue of shapes.
 //
-// It owns the migration files, which are embedded, and running them; the meaning of the tables is status's. The files are
-// golang-migrate's, and the stock command takes them as well as we do: both note the version in the same table,
-// shapeserver_schema_migrations in the connection's default schema, whose name cannot collide with an application that
-// uses golang-migrate itself. Either may follow the other:
+// It owns the SQL files and how they are applied. It leaves what stands in the tables to status.
 //
-//	migrate -path migrations -database 'pgx5://user:pass@host:5432/db?x-migrations-table=shapeserver_schema_migrations' up
-//	migrate -path migrations -database 'pgx5://user:pass@host:5432/db?x-migrations-table=shapeserver_schema_migrations' down
+// The files are golang-migrate's, and the stock CLI applies them as well as Up does; either may follow the other:
 //
-// (with postgres:// instead of pgx5:// where the command was built with that driver). Going all the way down removes the
-// schema and everything in it, so that every shape starts over.
+//	migrate -path migrations -database 'postgres://user:pass@host:5432/db?x-migrations-table=shapeserver_schema_migrations' up
+//	migrate -path migrations -database 'postgres://user:pass@host:5432/db?x-migrations-table=shapeserver_schema_migrations' down -all
 //
-// It has no goroutine. Invariant: a run is guarded by golang-migrate's advisory lock, so any number of servers may start at
-// once. Start reading at Up.
+// (with pgx5:// where the command was built with that driver only). The parameter keeps our version apart from that
+// of the application, which may use golang-migrate itself. Going all the way down removes the schema and everything in
+// it, so that every shape starts over; the CLI leaves its empty version table behind, Down removes that too.
+//
+// What version the schema has is written in the comment on the schema, by the migrations themselves, and everybody may
+// read it. So a server whose role may not create anything starts on a schema that its administrator made, a version
+// table in another place or under another name does no harm, and the look at start is one query.
+//
+// Rules for a new migration: it can run again without harm (IF NOT EXISTS), it is one implicit transaction (no BEGIN),
+// its last statement sets the comment to its number, and its down file undoes all of it, the comment too. A test
+// checks them.
+//
+// Goroutines: none of its own. Invariants: of servers that start together one migrates and the others wait, under
+// golang-migrate's own advisory lock; a migration that was killed in the middle is done again at the next start.
+//
+// Start reading at Up.
 package migrations
