@@ -167,3 +167,6 @@ func (c Config) LogValue() slog.Value {
 	}
 	return slog.GroupValue(attrs...)
 }
+
+// Given reports whether a setting, by its SHAPESERVER_ name, was set by a flag or in the environment.
+func (c Config) Given(name string) bool { return c.from[name] != "" }
