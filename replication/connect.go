@@ -104,6 +104,13 @@ func connectError(cfg *pgconn.Config, err error) error {
 				quoteIdent(cfg.User)),
 			Err: err,
 		}
+	case codeProtocolViolation:
+		// What poolers answer to a parameter that they do not pass on, "unsupported startup parameter: replication".
+		return &ConfigError{
+			Problem: "the server refuses the start of a replication connection, as a connection pooler does",
+			Fix:     "configure the address of Postgres itself",
+			Err:     err,
+		}
 	case codeTooManyConnections:
 		return fmt.Errorf("connect: %w or no connection: raise max_wal_senders or max_connections, or end other walsenders: %w",
 			ErrSlotsExhausted, err)

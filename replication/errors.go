@@ -62,6 +62,7 @@ const (
 	codeDuplicateObject       = "42710"
 	codeUndefinedObject       = "42704"
 	codeObjectInUse           = "55006"
+	codeProtocolViolation     = "08P01"
 	codeTooManyConnections    = "53300"
 	codeConfigurationLimit    = "53400"
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -408,6 +409,33 @@ func TestBigTransactionComesInFragments(t *testing.T) {
 	for i, c := range tx.changes {
 		require.Equal(t, strconv.Itoa(i+1), string(c.New[0].Bytes))
 	}
+}
+
+// I9: half of a transaction of 40 MB has passed, and of it no more is in memory than a few fragments.
+func TestMemoryDoesNotGrowWithTheTransaction(t *testing.T) {
+	db := pgtest.New(t)
+	f := follow(t, db, setup{unread: true, Options: Options{FragmentBytes: 256 << 10}})
+	table(t, db, "a", "id int PRIMARY KEY, v text")
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	db.Exec(t, "INSERT INTO a SELECT g, repeat('x', 1000) FROM generate_series(1, 40000) g")
+	n := 0
+	for last := false; !last; {
+		ev := <-f.events
+		if ev.Fragment == nil {
+			continue
+		}
+		if n < 20000 && n+len(ev.Fragment.Changes) >= 20000 {
+			require.Less(t, heap(), before+8<<20)
+		}
+		n, last = n+len(ev.Fragment.Changes), ev.Fragment.Last && n > 0
+	}
+	require.Equal(t, 40000, n)
 }
 
 func TestConfirmedPositionDecidesWhatComesAgain(t *testing.T) {

@@ -3,9 +3,9 @@ package replication
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,6 +86,17 @@ func TestWaitingForTheLockCanBeStopped(t *testing.T) {
 	b.stop()
 }
 
+func TestAttributesOfTheConnectionString(t *testing.T) {
+	db := pgtest.New(t)
+	sep := "?"
+	if strings.Contains(db.URL, "?") {
+		sep = "&"
+	}
+	cfg := parseURL(t, db.URL+sep+"target_session_attrs=read-write&application_name=mine")
+	f := follow(t, db, setup{Config: Config{ConnConfig: cfg}})
+	require.Equal(t, "mine", query1(t, db, fmt.Sprintf("SELECT application_name FROM pg_stat_activity WHERE pid = %d", f.info().BackendPID)))
+}
+
 func TestRunsOnlyOnce(t *testing.T) {
 	db := pgtest.New(t)
 	f := follow(t, db, setup{})
@@ -97,6 +108,7 @@ func TestSlotDroppedBehindOurBack(t *testing.T) {
 	f := follow(t, db, setup{})
 	table(t, db, "a", "id int PRIMARY KEY")
 	f.info()
+	f.Confirm(1 << 50) // as if the slot's history had gone on
 	f.stop()
 	db.Exec(t, "SELECT pg_drop_replication_slot('"+db.Name+"'); INSERT INTO a VALUES (1)")
 	f.start(setup{})
@@ -104,7 +116,10 @@ func TestSlotDroppedBehindOurBack(t *testing.T) {
 	require.True(t, info.SlotCreated)
 	require.False(t, info.PublicationCreated)
 	db.Exec(t, "INSERT INTO a VALUES (2)")
-	f.want("0 insert a new(2)")
+	tx := f.want("0 insert a new(2)")
+	f.stop()
+	require.Equal(t, "t", query1(t, db, "SELECT confirmed_flush_lsn < '"+tx.CommitLSN.String()+"' FROM pg_replication_slots WHERE slot_name = '"+db.Name+"'"),
+		"what was confirmed of the former slot says nothing about this one")
 }
 
 func TestPublicationDroppedAndCreatedAgain(t *testing.T) {
@@ -196,6 +211,31 @@ func TestPublicationAndSlotThatDoNotFit(t *testing.T) {
 		f.stop()
 		require.NoError(t, f.DropSlot(t.Context()))
 	})
+}
+
+func TestPoolerIsRefused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if _, err := conn.Read(make([]byte, 4096)); err == nil {
+			_, _ = conn.Write(errorResponse("08P01"))
+		}
+	}()
+	f := newFollower(t, fmt.Sprintf("postgres://u@%s/d?sslmode=disable", l.Addr()), "x", setup{})
+	f.start(setup{idle: true})
+	err = f.end()
+	var config *ConfigError
+	require.ErrorAs(t, err, &config)
+	require.ErrorContains(t, err, "configure the address of Postgres itself")
+	<-done
 }
 
 func TestUnreachableServerIsTriedAgain(t *testing.T) {
@@ -416,10 +456,12 @@ func newProxy(t *testing.T, target string) *proxy {
 // serve takes one connection that can stall, and then as many as come that do not.
 func (p *proxy) serve() {
 	var live []net.Conn
+	var pumps sync.WaitGroup
 	defer func() {
 		for _, c := range live {
 			c.Close()
 		}
+		pumps.Wait()
 	}()
 	for n := 0; ; n++ {
 		client, err := p.Accept()
@@ -436,18 +478,22 @@ func (p *proxy) serve() {
 		if n > 0 {
 			stall = nil
 		}
-		go pump(client, server, stall)
-		go pump(server, client, stall)
+		pumps.Go(func() { pump(client, server, stall) })
+		pumps.Go(func() { pump(server, client, stall) })
 	}
 }
 
+// pump forwards until either side ends; once stall is closed it swallows what comes and tells nobody.
 func pump(from, to net.Conn, stall <-chan struct{}) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
 		select {
 		case <-stall:
-			continue // swallow
+			if err != nil {
+				return
+			}
+			continue
 		default:
 		}
 		if err != nil {
@@ -455,7 +501,6 @@ func pump(from, to net.Conn, stall <-chan struct{}) {
 			return
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
-			_, _ = io.Copy(io.Discard, from)
 			return
 		}
 	}

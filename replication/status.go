@@ -68,5 +68,5 @@ type Stats struct {
 	Changes      uint64
 	Bytes        uint64      // of pgoutput messages
 	Received     changes.LSN // position up to which the server has sent everything
-	Confirmed    changes.LSN // last position given to Confirm
+	Confirmed    changes.LSN // everything up to here is known to be durable
 }

@@ -30,7 +30,7 @@ type Stream struct {
 	kick      chan struct{} // wakes a delivery that waits when confirmed rose; holds one token
 
 	stats struct {
-		connections, transactions, changes, bytes, received, confirmed atomic.Uint64
+		connections, transactions, changes, bytes, received atomic.Uint64
 	}
 
 	// Of Run's goroutine, kept between connections.
@@ -196,7 +196,6 @@ func (s *Stream) Confirm(lsn changes.LSN) {
 		return
 	}
 	s.confirmed = lsn
-	s.stats.confirmed.Store(uint64(lsn))
 	if s.link != nil {
 		s.link.hastenLocked()
 	}
@@ -211,13 +210,16 @@ func (s *Stream) Status() (Status, <-chan struct{}) { return s.status.Get() }
 
 // Stats returns the counts so far.
 func (s *Stream) Stats() Stats {
+	s.mu.Lock()
+	confirmed := s.confirmed
+	s.mu.Unlock()
 	return Stats{
 		Connections:  s.stats.connections.Load(),
 		Transactions: s.stats.transactions.Load(),
 		Changes:      s.stats.changes.Load(),
 		Bytes:        s.stats.bytes.Load(),
 		Received:     changes.LSN(s.stats.received.Load()),
-		Confirmed:    changes.LSN(s.stats.confirmed.Load()),
+		Confirmed:    confirmed,
 	}
 }
 
