@@ -38,6 +38,7 @@ func build(r *relationRow, rows map[uint32]typeRow) (*shape.Table, error) {
 		Kind:       r.Kind[0],
 		Columns:    make([]shape.Column, len(r.Columns)),
 		Partitions: r.Partitions,
+		Collation:  collation(&r.Default),
 	}
 	types := typeBuilder{rows: rows, done: make(map[uint32]*where.Type)}
 	position := make(map[int16]int, len(r.Columns))
@@ -64,7 +65,11 @@ func collation(c *columnRow) where.Collation {
 	if !c.Collated || c.Provider == "" {
 		return where.Collation{}
 	}
-	return where.Collation{Name: c.Collation, Provider: c.Provider[0], Deterministic: c.Deterministic}
+	out := where.Collation{Name: c.Collation, Provider: c.Provider[0], Deterministic: c.Deterministic}
+	if c.Ctype != c.Collation {
+		out.Ctype = c.Ctype
+	}
+	return out
 }
 
 // typeBuilder links the rows of pg_type to trees.

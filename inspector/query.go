@@ -51,6 +51,9 @@ LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = t.oid
 UNION ALL
 SELECT 'r', json_build_object(
     'oid', rel.oid::int8, 'schema', rel.nspname, 'name', rel.relname, 'kind', rel.relkind, 'persistence', rel.relpersistence,
+    'default', (
+      SELECT json_build_object('collated', true, 'collation', CASE WHEN db.provider = 'c' THEN db.datcollate ELSE coalesce(db.locale, db.datcollate) END,
+        'ctype', CASE WHEN db.provider = 'c' THEN db.datctype END, 'provider', db.provider, 'deterministic', true) FROM db),
     'columns', (
       SELECT json_agg(json_build_object(
           'num', a.attnum, 'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod, 'dims', a.attndims,
@@ -132,6 +135,7 @@ type relationRow struct {
 	Kind         string      `json:"kind"`
 	Persistence  string      `json:"persistence"`
 	Columns      []columnRow `json:"columns"`
+	Default      columnRow   `json:"default"` // the database's collation, as a column would have it
 	Key          []int16     `json:"key"`
 	Partitions   []uint32    `json:"partitions"`
 	Unreplicated string      `json:"unreplicated"` // a partition whose changes are not in the stream

@@ -14,6 +14,13 @@ type Table struct {
 	Key []int
 	// Partitions holds the OIDs of all partitions below a partitioned table, leaves and inner ones, as of now.
 	Partitions []uint32
+	// Collation is the database's, under which literals in a where clause stand.
+	Collation where.Collation
+}
+
+// WhereScope returns what a where clause on the table may refer to.
+func (t *Table) WhereScope() where.Scope {
+	return where.Scope{Schema: t.Schema, Table: t.Name, Columns: t.WhereColumns(), Default: t.Collation}
 }
 
 // Column is one column of a Table.

@@ -53,7 +53,7 @@ func (r *Row) Definition(t *shape.Table) (*shape.Definition, error) {
 	}
 	slices.Sort(d.Columns)
 	if r.Where != nil {
-		expr, err := where.Parse(*r.Where, nil, where.Scope{Schema: t.Schema, Table: t.Name, Columns: t.WhereColumns()})
+		expr, err := where.Restore(*r.Where, t.WhereScope())
 		if err != nil {
 			return nil, fmt.Errorf("where clause %q: %w", *r.Where, err)
 		}

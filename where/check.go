@@ -378,6 +378,9 @@ func (c *checker) coerce(n *node, to *typ, ctx castContext, typmod int32, loc in
 		}
 		cast.sub = sub
 	}
+	if method == castText && n.typ.baseType().category == 'S' && !exactInput(to) {
+		return nil, errorAt(loc, "the cast from type %s to type %s is supported for constants only", n.typ, to)
+	}
 	if method == castFunc && builtins[key] == nil {
 		return nil, errorAt(loc, "the cast from type %s to type %s is not supported", n.typ, to)
 	}
@@ -388,6 +391,17 @@ func (c *checker) coerce(n *node, to *typ, ctx castContext, typmod int32, loc in
 		}
 	}
 	return cast, nil
+}
+
+// exactInput reports whether a type's input here takes everything that Postgres's takes. Others take less, which is
+// right for constants, where the rest is refused, but would turn a column's values into failures.
+func exactInput(t *typ) bool {
+	switch t.baseType().oid {
+	case oidBool, oidInt2, oidInt4, oidInt8, oidFloat4, oidFloat8, oidNumeric, oidText, oidVarchar, oidBpchar, oidName, oidUUID:
+		return true
+	default:
+		return false
+	}
 }
 
 func firstUnknown(ts ...*typ) *typ {

@@ -33,8 +33,8 @@ func init() {
 		oidInt4:        {inputInt(math.MinInt32, math.MaxInt32), readInt, outputInt, compareInt},
 		oidInt8:        {inputInt(math.MinInt64, math.MaxInt64), readInt, outputInt, compareInt},
 		oidOid:         {inputInt(0, math.MaxUint32), readInt, outputInt, compareInt},
-		oidFloat4:      {inputFloat(32), readFloat, outputFloat(32), compareFloat},
-		oidFloat8:      {inputFloat(64), readFloat, outputFloat(64), compareFloat},
+		oidFloat4:      {inputFloat(32), readFloat(32), outputFloat(32), compareFloat},
+		oidFloat8:      {inputFloat(64), readFloat(64), outputFloat(64), compareFloat},
 		oidNumeric:     {inputNumeric, readText, outputText, compareNumeric},
 		oidText:        text,
 		oidVarchar:     text,
@@ -175,42 +175,52 @@ func readInt(b []byte) (value, bool) {
 
 func outputInt(v value) string { return strconv.FormatInt(v.i, 10) }
 
-// inputFloat takes decimal notation only; hexadecimal floats, which C's strtod also takes, are refused.
+// inputFloat takes what C's strtod takes: decimal and hexadecimal numbers, infinities, and NaN with any sign.
 func inputFloat(bits int) func(string) (value, bool) {
 	return func(s string) (value, bool) {
 		s = trimSpace(s)
-		switch strings.ToLower(strings.TrimPrefix(strings.TrimPrefix(s, "-"), "+")) {
-		case "nan":
-			return floatValue(math.NaN()), s[0] != '-' && s[0] != '+'
-		case "inf", "infinity":
-			return floatValue(math.Inf(1 - 2*strings.Count(s[:1], "-"))), !strings.HasPrefix(s, "-+")
+		body := strings.ToLower(s)
+		neg := strings.HasPrefix(body, "-")
+		if neg || strings.HasPrefix(body, "+") {
+			body = body[1:]
 		}
-		if s == "" || strings.ContainsAny(s, "xXpP_iInN") {
+		switch {
+		case body == "nan" || strings.HasPrefix(body, "nan(") && strings.HasSuffix(body, ")") && allWord(body[4:len(body)-1]):
+			return floatValue(math.NaN()), true
+		case body == "inf" || body == "infinity":
+			if neg {
+				return floatValue(math.Inf(-1)), true
+			}
+			return floatValue(math.Inf(1)), true
+		case body == "" || body[0] != '.' && (body[0] < '0' || body[0] > '9') || strings.Contains(body, "_"):
 			return value{}, false
+		}
+		digits, exponent := "123456789", "e"
+		if strings.HasPrefix(body, "0x") {
+			digits, exponent = "123456789abcdef", "p"
+			if !strings.Contains(s, "p") && !strings.Contains(s, "P") {
+				s += "p0" // strconv demands what strtod does not
+			}
 		}
 		f, err := strconv.ParseFloat(s, bits)
 		if err != nil {
 			return value{}, false
 		}
-		// What is too small for the type is an error in Postgres, not zero, and so is what strtod reports as
-		// inexact because it is denormal, for float4.
-		if f == 0 && strings.ContainsAny(mantissa(s), "123456789") {
-			return value{}, false
-		}
-		return floatValue(f), true
+		// What is too small for the type is an error in Postgres, not zero.
+		mantissa, _, _ := strings.Cut(strings.TrimPrefix(body, "0x"), exponent)
+		return floatValue(f), f != 0 || !strings.ContainsAny(mantissa, digits)
 	}
 }
 
-func mantissa(s string) string {
-	if i := strings.IndexAny(s, "eE"); i >= 0 {
-		return s[:i]
-	}
-	return s
+func allWord(s string) bool {
+	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-func readFloat(b []byte) (value, bool) {
-	f, err := strconv.ParseFloat(unsafeString(b), 64)
-	return floatValue(f), err == nil
+func readFloat(bits int) func(b []byte) (value, bool) {
+	return func(b []byte) (value, bool) {
+		f, err := strconv.ParseFloat(unsafeString(b), bits)
+		return floatValue(f), err == nil
+	}
 }
 
 // outputFloat writes the shortest text that reads back the same, in Postgres's layout (extra_float_digits = 1).

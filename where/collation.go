@@ -65,7 +65,11 @@ func (c Collation) casing() casing {
 	if !c.Deterministic {
 		return casingUnknown
 	}
-	switch strings.ToLower(c.Name) {
+	ctype := c.Ctype
+	if ctype == "" {
+		ctype = c.Name
+	}
+	switch strings.ToLower(ctype) {
 	case "c", "posix", "ucs_basic":
 		if c.Provider == 'c' || c.Provider == 'b' {
 			return casingASCII

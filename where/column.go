@@ -31,6 +31,9 @@ type Collation struct {
 	Name          string // "default" resolved to the database's own, such as "C.UTF-8" or "en_US.UTF-8"
 	Provider      byte   // pg_collation.collprovider: 'c' libc, 'i' ICU, 'b' builtin; 0 for none
 	Deterministic bool   // equal text is equal bytes
+	// Ctype is collctype or datctype of a libc collation where it is not Name: it decides what lower() and upper()
+	// do, while Name decides the order.
+	Ctype string
 }
 
 // Column describes one column of a table to the type checker.

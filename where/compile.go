@@ -500,6 +500,9 @@ func castFuncOf(n *node) func(value) value {
 	default:
 		f = func(v value) value { return v }
 	}
+	if from.baseType().is(oidOid) != to.baseType().is(oidOid) {
+		f = wrapOID(f, to.baseType().oid)
+	}
 	if n.typmod < 0 {
 		return f
 	}
@@ -510,6 +513,21 @@ func castFuncOf(n *node) func(value) value {
 			return v
 		}
 		return applyTypmod(v, to, typmod, true)
+	}
+}
+
+// wrapOID makes the conversions between oid and the integers keep the bits, as Postgres's do.
+func wrapOID(f func(value) value, to uint32) func(value) value {
+	return func(v value) value {
+		if v = f(v); v.st == isSet && v.b == nil {
+			switch to {
+			case oidOid:
+				v.i = int64(uint32(v.i)) //nolint:gosec // the low word is what is wanted
+			case oidInt4:
+				v.i = int64(int32(v.i)) //nolint:gosec // as above
+			}
+		}
+		return v
 	}
 }
 

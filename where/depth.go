@@ -4,12 +4,15 @@ import pg "github.com/pganalyze/pg_query_go/v6"
 
 // maxDepth is how deep the tree of a clause may be. The parser's C code and everything after it recurse over the
 // tree; at this depth they need a small part of a thread's stack.
-const maxDepth = 500
+const maxDepth = 300
+
+// restoreDepth is the same for rendered clauses, in which parentheses and casts are written out.
+const restoreDepth = 5 * maxDepth
 
 // checkDepth bounds the depth of the parse tree from its tokens, before the parser builds it. Every token that can
 // put a node on top of another counts one for the level of parentheses it stands in; AND, OR and commas begin a new
 // operand, since the grammar makes flat lists of those. It also finds semicolons, which only split statements.
-func checkDepth(text string, tokens []*pg.ScanToken) error {
+func checkDepth(text string, tokens []*pg.ScanToken, limit int) error {
 	levels := []int{0}
 	depth := 0
 	at := func(t *pg.ScanToken) int { return min(int(t.GetStart()), len(text)) }
@@ -36,8 +39,8 @@ func checkDepth(text string, tokens []*pg.ScanToken) error {
 			levels[top]++
 			depth++
 		}
-		if depth > maxDepth {
-			return errorAt(at(t), "WHERE clause is nested too deeply, %d levels are allowed", maxDepth)
+		if depth > limit {
+			return errorAt(at(t), "WHERE clause is nested too deeply, %d levels are allowed", limit)
 		}
 	}
 	return nil

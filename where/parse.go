@@ -3,6 +3,7 @@ package where
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,20 @@ func Parse(text string, params map[string]string, scope Scope) (*Expr, error) {
 	if err := checkParams(params); err != nil {
 		return nil, err
 	}
-	tree, err := parseTree(text)
+	return parse(text, params, scope, limits{text: MaxText, depth: maxDepth})
+}
+
+// Restore reads back what SQL returned, on a table that may have changed since; it has no parameters and, for texts
+// that parameters made long, no limit of length.
+func Restore(sql string, scope Scope) (*Expr, error) {
+	return parse(sql, nil, scope, limits{text: math.MaxInt, depth: restoreDepth})
+}
+
+// limits bounds the text of a clause in bytes, and the depth of its tree.
+type limits struct{ text, depth int }
+
+func parse(text string, params map[string]string, scope Scope, lim limits) (*Expr, error) {
+	tree, err := parseTree(text, lim)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +95,11 @@ func checkParams(params map[string]string) error {
 }
 
 // parseTree runs Postgres's parser and returns the expression after WHERE.
-func parseTree(text string) (*pg.Node, error) {
+func parseTree(text string, lim limits) (*pg.Node, error) {
 	whole := func(message string) error { return &Error{Field: "where", Location: -1, Message: message} }
 	switch {
-	case len(text) > MaxText:
-		return nil, whole("WHERE clause is bigger than maximum size of " + strconv.Itoa(MaxText) + " bytes")
+	case len(text) > lim.text:
+		return nil, whole("WHERE clause is bigger than maximum size of " + strconv.Itoa(lim.text) + " bytes")
 	case !utf8.ValidString(text):
 		return nil, whole("WHERE clause is not valid UTF-8")
 	case strings.IndexByte(text, 0) >= 0:
@@ -95,7 +109,7 @@ func parseTree(text string) (*pg.Node, error) {
 	if err != nil {
 		return nil, syntaxError(text, err, len(wrapper))
 	}
-	if err := checkDepth(text, scan.GetTokens()); err != nil {
+	if err := checkDepth(text, scan.GetTokens(), lim.depth); err != nil {
 		return nil, err
 	}
 	result, err := pg.Parse(wrapper + text)

@@ -61,7 +61,7 @@ func registerText() {
 		}
 	}
 	register("text_substr", &builtin{fn: func(a []value) value { return substring(a[0], a[1].i, a[2].i) }})
-	register("text_substr_no_len", &builtin{f2: func(v, start value) value { return substring(v, start.i, math.MaxInt32) }})
+	register("text_substr_no_len", &builtin{f2: func(v, start value) value { return bytesValue(v.b[charOffset(v.b, start.i-1):]) }})
 	register("text_left", &builtin{f2: func(v, n value) value {
 		count := n.i
 		if count < 0 {
@@ -71,8 +71,11 @@ func registerText() {
 	}})
 	register("text_right", &builtin{f2: func(v, n value) value {
 		count := -n.i
-		if n.i > 0 {
+		switch {
+		case n.i >= 0:
 			count += int64(utf8.RuneCount(v.b))
+		case n.i == math.MinInt32:
+			count = 0 // negating it overflows in Postgres, which then returns the whole
 		}
 		return bytesValue(v.b[charOffset(v.b, count):])
 	}})
