@@ -1,0 +1,61 @@
+package api
+
+import (
+	"context"
+
+	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/shape"
+	"github.com/shapeserver/shapeserver/shapecache"
+)
+
+// Health is what /v1/health says (protocol.md §14.1).
+type Health string
+
+// The states of a server.
+const (
+	HealthStarting Health = "starting" // connecting, or the database is down
+	HealthWaiting  Health = "waiting"  // another instance holds the lock; shapes that exist can be read
+	HealthActive   Health = "active"
+)
+
+// Backend is what the HTTP front needs of the rest of the server. Its methods may be called from any goroutine.
+//
+// An error that has a ClientMessage() string gives its own text to the client (protocol.md §3.3); the text of any other
+// error is only logged.
+type Backend interface {
+	// Ready returns nil as soon as shapes can be created. It waits until ctx ends; then, or at once when waiting
+	// cannot help, it returns an error with the reason as its ClientMessage.
+	Ready(ctx context.Context) error
+
+	// Health returns the state without waiting.
+	Health() Health
+
+	// Table returns the table as the catalogue describes it; fresh asks the database, otherwise an answer that is
+	// some seconds old will do. A table that cannot have shapes gives inspector.ErrUndefinedTable; any other error
+	// means that the database cannot be asked now.
+	Table(ctx context.Context, schema, name string, fresh bool) (*shape.Table, error)
+
+	// Lookup returns the live shape of a handle, and notes that it was used. It does no I/O.
+	Lookup(h shape.Handle) (*shapecache.Shape, bool)
+
+	// Find returns the live shape of a definition. It does no I/O and makes nothing.
+	Find(d *shape.Definition) (*shapecache.Shape, bool)
+
+	// GetOrCreate returns the live shape of a definition, which it makes if there is none: once, however many
+	// callers ask. It does not wait for the snapshot. It gives shapecache.ErrNotReady when shapes cannot be made
+	// now, shapecache.ErrGone when the shape went away meanwhile.
+	GetOrCreate(ctx context.Context, d *shape.Definition) (*shapecache.Shape, error)
+
+	// AwaitSnapshotStart returns nil once the shape's log can be read. It gives shapecache.ErrGone when the shape was
+	// removed or what it selects is gone, an error with a ClientMessage when the snapshot failed, and ctx's error
+	// when that ends first.
+	AwaitSnapshotStart(ctx context.Context, s *shapecache.Shape) error
+
+	// LastSeen returns the commit LSN up to which every transaction is committed to the logs of all shapes that it
+	// touches; 0 while it is not known. It never goes back.
+	LastSeen() changes.LSN
+
+	// Delete removes a shape. When it returns nil the handle is not found any more and its readers are woken. It gives
+	// shapecache.ErrGone for a handle that is not there.
+	Delete(ctx context.Context, h shape.Handle) error
+}
