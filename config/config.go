@@ -28,7 +28,7 @@ type Config struct {
 	DatabaseTCPKeepaliveCount    int
 	DatabaseTCPUserTimeout       time.Duration
 
-	// StreamID, [a-z0-9_]{1,40}, is the end of the names of the slot and the publication.
+	// StreamID, [a-z0-9_]{1,39}, is the end of the names of the slot and the publication.
 	StreamID string
 	// CleanupSlotOnShutdown drops the replication slot at a clean stop.
 	CleanupSlotOnShutdown bool
@@ -139,8 +139,11 @@ func (c Config) PoolSizes() (metadata, snapshots int) {
 	return metadata, max(c.DBPoolSize-metadata, 1)
 }
 
-// SlotName and PublicationName are the objects that the server makes in the database.
-func (c Config) SlotName() string        { return "shapeserver_slot_" + c.StreamID }
+// SlotName is the replication slot that the server makes in the database, at most 56 bytes long.
+func (c Config) SlotName() string { return "shapeserver_slot_" + c.StreamID }
+
+// PublicationName is the publication that the server makes in the database, at most 63 bytes long: longer
+// names are cut by Postgres.
 func (c Config) PublicationName() string { return "shapeserver_publication_" + c.StreamID }
 
 // String returns the settings that differ from the default, secrets masked.

@@ -47,7 +47,7 @@ func TestTheDriverReadsWhatWeWrite(t *testing.T) {
 		"postgres:///d?host=/var/run/postgresql&user=u":                                         {user: "u", database: "d", hosts: "/var/run/postgresql:5432"},
 		"postgres://u:p@%2Ftmp/d":                                                               {user: "u", password: "p", database: "d", hosts: "/tmp:5432"},
 		"postgres:///?dbname=d&host=h&port=6&user=u&password=p%2Bq+r&sslmode=disable":           {user: "u", password: "p+q+r", database: "d", hosts: "h:6"},
-		" postgres://u:p@h/d?sslmode=disable&uselibpqcompat=true&application_name=a%20b&channel_binding=require&options=-c%20search_path%3Dfoo&connect_timeout=5&pool_max_conns=3&statement_cache_capacity=0 ": {
+		"postgres://u:p@h/d?sslmode=disable&uselibpqcompat=true&application_name=a%20b&channel_binding=require&options=-c%20search_path%3Dfoo&connect_timeout=5&pool_max_conns=3&statement_cache_capacity=0": {
 			user: "u", password: "p", database: "d", hosts: "h:5432", ignored: "options,pool_max_conns,statement_cache_capacity,uselibpqcompat",
 		},
 	} {

@@ -54,7 +54,7 @@ const (
 )
 
 var (
-	streamIDForm = regexp.MustCompile(`^[a-z0-9_]{1,40}$`)
+	streamIDForm = regexp.MustCompile(`^[a-z0-9_]{1,39}$`)
 	hostForm     = regexp.MustCompile(`^[0-9A-Za-z_.:%-]+$`)
 	dirForm      = regexp.MustCompile(`^[^\x00]+$`)
 )
@@ -62,173 +62,257 @@ var (
 // settings is every setting, in the order in which they are documented. The aliases of protocol.md §13 that are not
 // here are in accepted.
 var settings = []setting{
-	{section: "Database", name: prefix + "DATABASE_URL", aliases: []string{"DATABASE_URL"}, generic: []string{"DATABASE_URL"},
+	{
+		section: "Database", name: prefix + "DATABASE_URL", aliases: []string{"DATABASE_URL"}, generic: []string{"DATABASE_URL"},
 		doc: "Required. The database, as a URL. User and password are percent-encoded; sslmode may be any of libpq's, prefer by default. It must lead to Postgres itself: a pooler cannot carry replication.",
-		at:  func(c *Config) value { return urlValue{&c.DatabaseURL, c.noteFor(prefix + "DATABASE_URL")} }},
-	{section: "Database", name: prefix + "POOLED_DATABASE_URL", aliases: []string{"ELECTRIC_POOLED_DATABASE_URL", "ELECTRIC_QUERY_DATABASE_URL"},
+		at:  func(c *Config) value { return urlValue{&c.DatabaseURL, c.noteFor(prefix + "DATABASE_URL")} },
+	},
+	{
+		section: "Database", name: prefix + "POOLED_DATABASE_URL", aliases: []string{"ELECTRIC_POOLED_DATABASE_URL", "ELECTRIC_QUERY_DATABASE_URL"},
 		doc: "The same database for queries, perhaps through a pooler. The database URL by default.",
 		at: func(c *Config) value {
 			return urlValue{&c.PooledDatabaseURL, c.noteFor(prefix + "POOLED_DATABASE_URL")}
-		}},
-	{section: "Database", name: prefix + "DATABASE_CA_CERTIFICATE_FILE", aliases: []string{"ELECTRIC_DATABASE_CA_CERTIFICATE_FILE"},
+		},
+	},
+	{
+		section: "Database", name: prefix + "DATABASE_CA_CERTIFICATE_FILE", aliases: []string{"ELECTRIC_DATABASE_CA_CERTIFICATE_FILE"},
 		doc: "A PEM file of the authorities that may have signed the database's certificate. Where the URL names no sslmode it then is verify-full.",
-		at:  func(c *Config) value { return textValue{&c.DatabaseCAFile, dirForm, "the path of a PEM file"} }},
-	{section: "Database", name: prefix + "DB_POOL_SIZE", aliases: []string{"ELECTRIC_DB_POOL_SIZE"}, def: "20",
+		at:  func(c *Config) value { return textValue{&c.DatabaseCAFile, dirForm, "the path of a PEM file"} },
+	},
+	{
+		section: "Database", name: prefix + "DB_POOL_SIZE", aliases: []string{"ELECTRIC_DB_POOL_SIZE"}, def: "20",
 		doc: "Connections for queries: a quarter of them, 1 to 4, for the catalogue, the others for snapshots. Replication has one more.",
-		at:  func(c *Config) value { return intValue{p: &c.DBPoolSize, lo: 1, hi: 10_000} }},
-	{section: "Database", name: prefix + "DATABASE_TCP_KEEPALIVE_IDLE", aliases: []string{"ELECTRIC_DATABASE_TCP_KEEPALIVE_IDLE"},
+		at:  func(c *Config) value { return intValue{p: &c.DBPoolSize, lo: 1, hi: 10_000} },
+	},
+	{
+		section: "Database", name: prefix + "DATABASE_TCP_KEEPALIVE_IDLE", aliases: []string{"ELECTRIC_DATABASE_TCP_KEEPALIVE_IDLE"},
 		doc: "Idle time before a keepalive probe on connections to the database; the system's by default.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.DatabaseTCPKeepaliveIdle, lo: time.Second, hi: day, bare: time.Second, zero: "leaves it to the system"}
-		}},
-	{section: "Database", name: prefix + "DATABASE_TCP_KEEPALIVE_INTERVAL", aliases: []string{"ELECTRIC_DATABASE_TCP_KEEPALIVE_INTERVAL"},
+		},
+	},
+	{
+		section: "Database", name: prefix + "DATABASE_TCP_KEEPALIVE_INTERVAL", aliases: []string{"ELECTRIC_DATABASE_TCP_KEEPALIVE_INTERVAL"},
 		doc: "Time between keepalive probes.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.DatabaseTCPKeepaliveInterval, lo: time.Second, hi: day, bare: time.Second, zero: "leaves it to the system"}
-		}},
-	{section: "Database", name: prefix + "DATABASE_TCP_KEEPALIVE_COUNT", aliases: []string{"ELECTRIC_DATABASE_TCP_KEEPALIVE_COUNT"},
+		},
+	},
+	{
+		section: "Database", name: prefix + "DATABASE_TCP_KEEPALIVE_COUNT", aliases: []string{"ELECTRIC_DATABASE_TCP_KEEPALIVE_COUNT"},
 		doc: "Unanswered probes after which a connection is given up.",
 		at: func(c *Config) value {
 			return intValue{p: &c.DatabaseTCPKeepaliveCount, hi: 127, zero: "leaves it to the system"}
-		}},
-	{section: "Database", name: prefix + "DATABASE_TCP_USER_TIMEOUT", aliases: []string{"ELECTRIC_DATABASE_TCP_USER_TIMEOUT"},
+		},
+	},
+	{
+		section: "Database", name: prefix + "DATABASE_TCP_USER_TIMEOUT", aliases: []string{"ELECTRIC_DATABASE_TCP_USER_TIMEOUT"},
 		doc: "How long sent data may stay unacknowledged before a connection is given up (Linux only).",
 		at: func(c *Config) value {
 			return durationValue{p: &c.DatabaseTCPUserTimeout, lo: time.Millisecond, hi: day, zero: "leaves it to the system"}
-		}},
+		},
+	},
 
-	{section: "Replication", name: prefix + "REPLICATION_STREAM_ID", aliases: []string{"ELECTRIC_REPLICATION_STREAM_ID"}, def: "default",
+	{
+		section: "Replication", name: prefix + "REPLICATION_STREAM_ID", aliases: []string{"ELECTRIC_REPLICATION_STREAM_ID"}, def: "default",
 		doc: "Ends the names of the replication slot and the publication. Servers with different ids may share a database; with the same id the second waits for the first to stop.",
 		at: func(c *Config) value {
-			return textValue{&c.StreamID, streamIDForm, "1 to 40 of the characters a-z, 0-9 and _"}
-		}},
-	{section: "Replication", name: prefix + "CLEANUP_REPLICATION_SLOTS_ON_SHUTDOWN", aliases: []string{"CLEANUP_REPLICATION_SLOTS_ON_SHUTDOWN"}, def: "false",
+			return textValue{&c.StreamID, streamIDForm, "1 to 39 of the characters a-z, 0-9 and _"}
+		},
+	},
+	{
+		section: "Replication", name: prefix + "CLEANUP_REPLICATION_SLOTS_ON_SHUTDOWN", aliases: []string{"CLEANUP_REPLICATION_SLOTS_ON_SHUTDOWN"}, def: "false",
 		doc: "Drop the slot at a clean stop. Every shape then starts anew at the next start.",
-		at:  func(c *Config) value { return boolValue{&c.CleanupSlotOnShutdown} }},
-	{section: "Replication", name: prefix + "REPLICATION_IDLE_TIMEOUT", aliases: []string{"ELECTRIC_REPLICATION_IDLE_TIMEOUT"}, def: "0",
+		at:  func(c *Config) value { return boolValue{&c.CleanupSlotOnShutdown} },
+	},
+	{
+		section: "Replication", name: prefix + "REPLICATION_IDLE_TIMEOUT", aliases: []string{"ELECTRIC_REPLICATION_IDLE_TIMEOUT"}, def: "0",
 		doc: "Close all database connections after so long without a request, so that a database may scale to zero. While they are closed Postgres keeps the WAL.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.ReplicationIdleTimeout, lo: time.Second, hi: 30 * day, zero: "means never"}
-		}},
-	{section: "Replication", name: prefix + "MANUAL_TABLE_PUBLISHING", aliases: []string{"ELECTRIC_MANUAL_TABLE_PUBLISHING"}, def: "false",
+		},
+	},
+	{
+		section: "Replication", name: prefix + "MANUAL_TABLE_PUBLISHING", aliases: []string{"ELECTRIC_MANUAL_TABLE_PUBLISHING"}, def: "false",
 		doc: "Never alter the publication or a table. Whoever administers the database adds the tables and sets REPLICA IDENTITY FULL.",
-		at:  func(c *Config) value { return boolValue{&c.ManualTablePublishing} }},
-	{section: "Replication", name: prefix + "PUBLICATION_ALTER_DEBOUNCE_TIME", aliases: []string{"ELECTRIC_PUBLICATION_ALTER_DEBOUNCE_TIME"}, def: "0",
+		at:  func(c *Config) value { return boolValue{&c.ManualTablePublishing} },
+	},
+	{
+		section: "Replication", name: prefix + "PUBLICATION_ALTER_DEBOUNCE_TIME", aliases: []string{"ELECTRIC_PUBLICATION_ALTER_DEBOUNCE_TIME"}, def: "0",
 		doc: "Gather the tables of new shapes for so long before one ALTER PUBLICATION.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.PublicationAlterDebounce, lo: 0, hi: time.Minute, zero: "means at once"}
-		}},
-	{section: "Replication", name: prefix + "PUBLICATION_REFRESH_PERIOD", aliases: []string{"ELECTRIC_TWEAKS_PUBLICATION_REFRESH_PERIOD"}, def: "60s",
+		},
+	},
+	{
+		section: "Replication", name: prefix + "PUBLICATION_REFRESH_PERIOD", aliases: []string{"ELECTRIC_TWEAKS_PUBLICATION_REFRESH_PERIOD"}, def: "60s",
 		doc: "How often the publication is read and repaired.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.PublicationRefreshPeriod, lo: 100 * time.Millisecond, hi: day}
-		}},
-	{section: "Replication", name: prefix + "SCHEMA_RECONCILER_PERIOD", aliases: []string{"ELECTRIC_TWEAKS_SCHEMA_RECONCILER_PERIOD"}, def: "60s",
+		},
+	},
+	{
+		section: "Replication", name: prefix + "SCHEMA_RECONCILER_PERIOD", aliases: []string{"ELECTRIC_TWEAKS_SCHEMA_RECONCILER_PERIOD"}, def: "60s",
 		doc: "How often the tables of shapes are looked up again, to notice what the replication stream does not tell.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.SchemaReconcilePeriod, lo: 100 * time.Millisecond, hi: day}
-		}},
+		},
+	},
 
-	{section: "Access", name: prefix + "SECRET", aliases: []string{"ELECTRIC_SECRET"},
+	{
+		section: "Access", name: prefix + "SECRET", aliases: []string{"ELECTRIC_SECRET"},
 		doc: "What requests must carry as the parameter secret. Prefer the environment to the flag: other users of the machine can see a command line.",
-		at:  func(c *Config) value { return secretValue{&c.Secret} }},
-	{section: "Access", name: prefix + "INSECURE", aliases: []string{"ELECTRIC_INSECURE"}, def: "false",
+		at:  func(c *Config) value { return secretValue{&c.Secret} },
+	},
+	{
+		section: "Access", name: prefix + "INSECURE", aliases: []string{"ELECTRIC_INSECURE"}, def: "false",
 		doc: "Answer anyone. serve needs either this or a secret; dev is insecure unless a secret is set.",
-		at:  func(c *Config) value { return boolValue{&c.Insecure} }},
-	{section: "Access", name: prefix + "ENABLE_INTEGRATION_TESTING", aliases: []string{"ELECTRIC_ENABLE_INTEGRATION_TESTING"}, def: "false",
+		at:  func(c *Config) value { return boolValue{&c.Insecure} },
+	},
+	{
+		section: "Access", name: prefix + "ENABLE_INTEGRATION_TESTING", aliases: []string{"ELECTRIC_ENABLE_INTEGRATION_TESTING"}, def: "false",
 		doc: "Allow DELETE /v1/shape.",
-		at:  func(c *Config) value { return boolValue{&c.EnableIntegrationTesting} }},
+		at:  func(c *Config) value { return boolValue{&c.EnableIntegrationTesting} },
+	},
 
-	{section: "HTTP", name: prefix + "PORT", aliases: []string{"ELECTRIC_PORT"}, def: "3000",
+	{
+		section: "HTTP", name: prefix + "PORT", aliases: []string{"ELECTRIC_PORT"}, def: "3000",
 		doc: "The port of the API.",
 		at: func(c *Config) value {
 			return intValue{p: &c.Port, hi: maxPort, zero: "means any free one"}
-		}},
-	{section: "HTTP", name: prefix + "LISTEN_HOST",
+		},
+	},
+	{
+		section: "HTTP", name: prefix + "LISTEN_HOST",
 		doc: "The address or host name to listen on. All addresses by default (127.0.0.1 with dev).",
 		at: func(c *Config) value {
 			return textValue{&c.ListenHost, hostForm, "an address or a host name, without a port"}
-		}},
-	{section: "HTTP", name: prefix + "LISTEN_ON_IPV6", aliases: []string{"ELECTRIC_LISTEN_ON_IPV6"}, def: "false",
+		},
+	},
+	{
+		section: "HTTP", name: prefix + "LISTEN_ON_IPV6", aliases: []string{"ELECTRIC_LISTEN_ON_IPV6"}, def: "false",
 		doc: "Listen on IPv6 as well as IPv4.",
-		at:  func(c *Config) value { return boolValue{&c.ListenOnIPv6} }},
-	{section: "HTTP", name: prefix + "TCP_SEND_TIMEOUT", aliases: []string{"ELECTRIC_TCP_SEND_TIMEOUT"}, def: "30s",
+		at:  func(c *Config) value { return boolValue{&c.ListenOnIPv6} },
+	},
+	{
+		section: "HTTP", name: prefix + "TCP_SEND_TIMEOUT", aliases: []string{"ELECTRIC_TCP_SEND_TIMEOUT"}, def: "30s",
 		doc: "Cut a connection whose client has taken nothing for so long.",
-		at:  func(c *Config) value { return durationValue{p: &c.TCPSendTimeout, lo: time.Second, hi: day} }},
-	{section: "HTTP", name: prefix + "TCP_READ_TIMEOUT", aliases: []string{"ELECTRIC_TCP_READ_TIMEOUT"}, def: "60s",
+		at:  func(c *Config) value { return durationValue{p: &c.TCPSendTimeout, lo: time.Second, hi: day} },
+	},
+	{
+		section: "HTTP", name: prefix + "TCP_READ_TIMEOUT", aliases: []string{"ELECTRIC_TCP_READ_TIMEOUT"}, def: "60s",
 		doc: "Close a connection on which no request has come for so long. Make it longer than the idle time of a proxy in front.",
-		at:  func(c *Config) value { return durationValue{p: &c.TCPReadTimeout, lo: time.Second, hi: day} }},
-	{section: "HTTP", name: prefix + "LONG_POLL_TIMEOUT", aliases: []string{"ELECTRIC_LONG_POLL_TIMEOUT"}, def: "20s",
+		at:  func(c *Config) value { return durationValue{p: &c.TCPReadTimeout, lo: time.Second, hi: day} },
+	},
+	{
+		section: "HTTP", name: prefix + "LONG_POLL_TIMEOUT", aliases: []string{"ELECTRIC_LONG_POLL_TIMEOUT"}, def: "20s",
 		doc: "Answer a live request after so long without a change.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.LongPollTimeout, lo: 100 * time.Millisecond, hi: time.Hour}
-		}},
-	{section: "HTTP", name: prefix + "SSE_LIFETIME", def: "60s",
+		},
+	},
+	{
+		section: "HTTP", name: prefix + "SSE_LIFETIME", def: "60s",
 		doc: "End a stream of server-sent events after so long; the client connects again.",
-		at:  func(c *Config) value { return durationValue{p: &c.SSELifetime, lo: time.Second, hi: day} }},
-	{section: "HTTP", name: prefix + "SSE_KEEPALIVE", def: "21s",
+		at:  func(c *Config) value { return durationValue{p: &c.SSELifetime, lo: time.Second, hi: day} },
+	},
+	{
+		section: "HTTP", name: prefix + "SSE_KEEPALIVE", def: "21s",
 		doc: "Send a comment on a silent stream of server-sent events so often.",
-		at:  func(c *Config) value { return durationValue{p: &c.SSEKeepalive, lo: time.Second, hi: day} }},
-	{section: "HTTP", name: prefix + "CACHE_MAX_AGE", aliases: []string{"ELECTRIC_CACHE_MAX_AGE"}, def: "60s",
+		at:  func(c *Config) value { return durationValue{p: &c.SSEKeepalive, lo: time.Second, hi: day} },
+	},
+	{
+		section: "HTTP", name: prefix + "CACHE_MAX_AGE", aliases: []string{"ELECTRIC_CACHE_MAX_AGE"}, def: "60s",
 		doc: "How long caches may keep a response.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.CacheMaxAge, hi: 365 * day, bare: time.Second}
-		}},
-	{section: "HTTP", name: prefix + "CACHE_STALE_AGE", aliases: []string{"ELECTRIC_CACHE_STALE_AGE"}, def: "300s",
+		},
+	},
+	{
+		section: "HTTP", name: prefix + "CACHE_STALE_AGE", aliases: []string{"ELECTRIC_CACHE_STALE_AGE"}, def: "300s",
 		doc: "How long after that they may serve it while asking anew.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.CacheStaleAge, hi: 365 * day, bare: time.Second}
-		}},
-	{section: "HTTP", name: prefix + "MAX_CONCURRENT_REQUESTS", aliases: []string{"ELECTRIC_MAX_CONCURRENT_REQUESTS"}, def: `{"initial":300,"existing":10000}`,
+		},
+	},
+	{
+		section: "HTTP", name: prefix + "MAX_CONCURRENT_REQUESTS", aliases: []string{"ELECTRIC_MAX_CONCURRENT_REQUESTS"}, def: `{"initial":300,"existing":10000}`,
 		doc: "Requests answered at one time, those that may create a shape and the others. More get 503 and retry-after.",
-		at:  func(c *Config) value { return limitsValue{&c.MaxConcurrentRequests} }},
-	{section: "HTTP", name: prefix + "SHUTDOWN_TIMEOUT", def: "8s",
+		at:  func(c *Config) value { return limitsValue{&c.MaxConcurrentRequests} },
+	},
+	{
+		section: "HTTP", name: prefix + "SHUTDOWN_TIMEOUT", def: "8s",
 		doc: "How long a stop waits for responses being sent before it cuts them.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.ShutdownTimeout, lo: 100 * time.Millisecond, hi: time.Hour}
-		}},
+		},
+	},
 
-	{section: "Shapes and storage", name: prefix + "STORAGE_DIR", aliases: []string{"ELECTRIC_STORAGE_DIR"}, def: "./persistent",
+	{
+		section: "Shapes and storage", name: prefix + "STORAGE_DIR", aliases: []string{"ELECTRIC_STORAGE_DIR"}, def: "./persistent",
 		doc: "The folder of the shapes' logs. One server at a time uses it.",
-		at:  func(c *Config) value { return textValue{&c.StorageDir, dirForm, "a path"} }},
-	{section: "Shapes and storage", name: prefix + "SHAPE_CHUNK_BYTES_THRESHOLD", aliases: []string{"ELECTRIC_SHAPE_CHUNK_BYTES_THRESHOLD"}, def: "10MiB",
+		at:  func(c *Config) value { return textValue{&c.StorageDir, dirForm, "a path"} },
+	},
+	{
+		section: "Shapes and storage", name: prefix + "SHAPE_CHUNK_BYTES_THRESHOLD", aliases: []string{"ELECTRIC_SHAPE_CHUNK_BYTES_THRESHOLD"}, def: "10MiB",
 		doc: "The size at which a chunk of a log is closed: about the size of the largest responses.",
-		at:  func(c *Config) value { return sizeValue{&c.ChunkBytes, 1, 1 << 30} }},
-	{section: "Shapes and storage", name: prefix + "MAX_SHAPES", aliases: []string{"ELECTRIC_MAX_SHAPES", "ELECTRIC_EXPERIMENTAL_MAX_SHAPES"}, def: "0",
+		at:  func(c *Config) value { return sizeValue{&c.ChunkBytes, 1, 1 << 30} },
+	},
+	{
+		section: "Shapes and storage", name: prefix + "MAX_SHAPES", aliases: []string{"ELECTRIC_MAX_SHAPES", "ELECTRIC_EXPERIMENTAL_MAX_SHAPES"}, def: "0",
 		doc: "Above this number the least recently used shapes are removed, every minute.",
 		at: func(c *Config) value {
 			return intValue{p: &c.MaxShapes, hi: 1_000_000_000, zero: "means no bound"}
-		}},
-	{section: "Shapes and storage", name: prefix + "SHAPE_SUSPEND_CONSUMER", aliases: []string{"ELECTRIC_SHAPE_SUSPEND_CONSUMER"}, def: "true",
+		},
+	},
+	{
+		section: "Shapes and storage", name: prefix + "SHAPE_SUSPEND_CONSUMER", aliases: []string{"ELECTRIC_SHAPE_SUSPEND_CONSUMER"}, def: "true",
 		doc: "Free the memory of shapes that have seen no change for a while. Clients notice nothing.",
-		at:  func(c *Config) value { return boolValue{&c.SuspendConsumers} }},
-	{section: "Shapes and storage", name: prefix + "SHAPE_SUSPEND_AFTER", aliases: []string{"ELECTRIC_SHAPE_SUSPEND_AFTER"}, def: "1min",
+		at:  func(c *Config) value { return boolValue{&c.SuspendConsumers} },
+	},
+	{
+		section: "Shapes and storage", name: prefix + "SHAPE_SUSPEND_AFTER", aliases: []string{"ELECTRIC_SHAPE_SUSPEND_AFTER"}, def: "1min",
 		doc: "How long that while is.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.SuspendAfter, lo: 10 * time.Millisecond, hi: 30 * day}
-		}},
-	{section: "Shapes and storage", name: prefix + "FLUSH_STALL_GRACE_PERIOD", aliases: []string{"ELECTRIC_FLUSH_STALL_GRACE_PERIOD"}, def: "1min",
+		},
+	},
+	{
+		section: "Shapes and storage", name: prefix + "FLUSH_STALL_GRACE_PERIOD", aliases: []string{"ELECTRIC_FLUSH_STALL_GRACE_PERIOD"}, def: "1min",
 		doc: "Remove a shape that has not stored what it was sent for so long, before it holds up the others.",
-		at:  func(c *Config) value { return durationValue{p: &c.StallLimit, lo: time.Second, hi: day} }},
-	{section: "Shapes and storage", name: prefix + "RECONCILE_PERIOD", def: "5min",
+		at:  func(c *Config) value { return durationValue{p: &c.StallLimit, lo: time.Second, hi: day} },
+	},
+	{
+		section: "Shapes and storage", name: prefix + "RECONCILE_PERIOD", def: "5min",
 		doc: "How often what is recorded of each shape is compared and repaired.",
 		at: func(c *Config) value {
 			return durationValue{p: &c.ReconcilePeriod, lo: 100 * time.Millisecond, hi: day}
-		}},
+		},
+	},
 
-	{section: "Logs, metrics, names", name: prefix + "LOG_LEVEL", aliases: []string{"ELECTRIC_LOG_LEVEL"}, def: "info",
+	{
+		section: "Logs, metrics, names", name: prefix + "LOG_LEVEL", aliases: []string{"ELECTRIC_LOG_LEVEL"}, def: "info",
 		doc: "The least level that is logged.",
-		at:  func(c *Config) value { return levelValue{&c.LogLevel} }},
-	{section: "Logs, metrics, names", name: prefix + "LOG_FORMAT", def: "text",
+		at:  func(c *Config) value { return levelValue{&c.LogLevel} },
+	},
+	{
+		section: "Logs, metrics, names", name: prefix + "LOG_FORMAT", def: "text",
 		doc: "The form of the log on standard error.",
-		at:  func(c *Config) value { return enumValue{&c.LogFormat, []string{"text", "json"}} }},
-	{section: "Logs, metrics, names", name: prefix + "PROMETHEUS_PORT", aliases: []string{"ELECTRIC_PROMETHEUS_PORT"}, def: "0",
+		at:  func(c *Config) value { return enumValue{&c.LogFormat, []string{"text", "json"}} },
+	},
+	{
+		section: "Logs, metrics, names", name: prefix + "PROMETHEUS_PORT", aliases: []string{"ELECTRIC_PROMETHEUS_PORT"}, def: "0",
 		doc: "Serve GET /metrics on this port.",
-		at:  func(c *Config) value { return intValue{p: &c.PrometheusPort, hi: maxPort, zero: "means not at all"} }},
-	{section: "Logs, metrics, names", name: prefix + "INSTANCE_ID", aliases: []string{"ELECTRIC_INSTANCE_ID"},
+		at:  func(c *Config) value { return intValue{p: &c.PrometheusPort, hi: maxPort, zero: "means not at all"} },
+	},
+	{
+		section: "Logs, metrics, names", name: prefix + "INSTANCE_ID", aliases: []string{"ELECTRIC_INSTANCE_ID"},
 		doc: "Names this process in logs and in the database; random by default.",
-		at:  func(c *Config) value { return textValue{p: &c.InstanceID, want: "any text"} }},
-	{section: "Logs, metrics, names", name: prefix + "DATABASE_ID", aliases: []string{"ELECTRIC_DATABASE_ID"}, def: "single_stack",
+		at:  func(c *Config) value { return textValue{p: &c.InstanceID, want: "any text"} },
+	},
+	{
+		section: "Logs, metrics, names", name: prefix + "DATABASE_ID", aliases: []string{"ELECTRIC_DATABASE_ID"}, def: "single_stack",
 		doc: "Goes into the tags of rows of shapes with subqueries.",
-		at:  func(c *Config) value { return textValue{p: &c.DatabaseID, want: "any text"} }},
+		at:  func(c *Config) value { return textValue{p: &c.DatabaseID, want: "any text"} },
+	},
 }

@@ -271,6 +271,7 @@ func (v limitsValue) Set(s string) error {
 func (v limitsValue) String() string {
 	return fmt.Sprintf(`{"initial":%d,"existing":%d}`, v.p.Initial, v.p.Existing)
 }
+
 func (v limitsValue) Want() string {
 	return `JSON such as {"initial":300,"existing":10000}, both at least 1`
 }

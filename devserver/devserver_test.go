@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -23,15 +25,49 @@ const helperDir = "SHAPESERVER_TEST_DEV_HELPER_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(helperDir); dir != "" {
-		d, err := Start(context.Background(), Options{Dir: dir})
+		d, err := Start(context.Background(), Options{Dir: dir}) //nolint:forbidigo // TestMain has no test's context
 		if err != nil {
-			fmt.Println("error:", err)
+			fmt.Fprintln(os.Stderr, "error:", err)
 			os.Exit(1)
 		}
-		fmt.Println(d.URL())
-		select {} // until SIGKILL
+		_, _ = os.Stdout.WriteString(d.URL() + "\n") // whoever reads it sees when it does not come
+		select {}                                    // until SIGKILL
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if template.dir != "" {
+			_ = os.RemoveAll(template.dir) // best effort: it is in the system's temporary folder
+		}
+		os.Exit(code)
+	}))
+}
+
+// template is a data folder that was started and stopped once: copying it is faster than initdb.
+var template struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// used returns a copy of a data folder that was used before.
+func used(t *testing.T) string {
+	t.Helper()
+	dir := folder(t)
+	template.once.Do(func() {
+		if template.dir, template.err = os.MkdirTemp("", "devserver-template-"); template.err != nil { //nolint:usetesting // it outlives the test
+			return
+		}
+		if template.err = os.Chmod(template.dir, 0o755); template.err != nil { //nolint:gosec // Postgres runs as another user
+			return
+		}
+		var d *Dev
+		if d, template.err = Start(t.Context(), Options{Dir: template.dir}); template.err == nil {
+			template.err = d.Stop()
+		}
+	})
+	require.NoError(t, template.err)
+	out, err := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(template.dir, "postgres"), dir).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return dir
 }
 
 // folder returns a data folder that an ordinary user can reach, or skips if there is no Postgres on the machine.
@@ -40,7 +76,7 @@ func folder(t *testing.T) string {
 	if len(findBinaries(t.Context(), os.Getenv("PATH"), usualPlaces)) == 0 {
 		t.Skip("no Postgres 14 or newer on this machine: initdb, pg_ctl and postgres are neither on PATH nor in the usual places")
 	}
-	dir, err := os.MkdirTemp("", "devserver-")
+	dir, err := os.MkdirTemp("", "devserver-") //nolint:usetesting // t.TempDir is private to the user, who is not Postgres's
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
@@ -59,7 +95,7 @@ func connect(t *testing.T, d *Dev) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), d.URL())
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // the database may be gone by then
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) }) // the database may be gone by then
 	return conn
 }
 
@@ -118,7 +154,7 @@ func TestStartStopAndStartAgain(t *testing.T) {
 
 // TestStartAfterKill kills shapeserver dev and leaves its Postgres an orphan; then kills Postgres too.
 func TestStartAfterKill(t *testing.T) {
-	dir := folder(t)
+	dir := used(t)
 	helper := exec.Command(os.Args[0])
 	helper.Env = append(os.Environ(), helperDir+"="+dir)
 	out, err := helper.StdoutPipe()
@@ -184,16 +220,19 @@ func TestTracesOfACutStart(t *testing.T) {
 }
 
 func TestTakenPortIsAvoided(t *testing.T) {
-	dir := folder(t)
-	first := start(t, Options{Dir: dir})
-	other := folder(t)
-	require.NoError(t, os.WriteFile(filepath.Join(other, "port"), []byte(strconv.Itoa(first.cluster.port)), 0o644))
-	second := start(t, Options{Dir: other})
-	assert.NotEqual(t, first.cluster.port, second.cluster.port)
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	dir := used(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "port"), []byte(strconv.Itoa(port)), 0o600))
+	d := start(t, Options{Dir: dir})
+	assert.NotEqual(t, port, d.cluster.port)
+	assert.Equal(t, 5, query[int](t, connect(t, d), "SELECT count(*) FROM items"))
 }
 
 func TestWriter(t *testing.T) {
-	d := start(t, Options{Dir: folder(t)})
+	d := start(t, Options{Dir: used(t)})
 	conn := connect(t, d)
 	before := query[string](t, conn, "SELECT md5(string_agg(items::text, ',' ORDER BY id)) FROM items")
 	wrote := make(chan struct{}, 1)
@@ -224,19 +263,16 @@ func TestWriter(t *testing.T) {
 }
 
 func TestFolderOfAnotherVersion(t *testing.T) {
-	dir := folder(t)
-	d := start(t, Options{Dir: dir})
-	require.NoError(t, d.Stop())
-	require.NoError(t, os.WriteFile(filepath.Join(d.DataDir(), "PG_VERSION"), []byte("13\n"), 0o600))
-	_, err := Start(t.Context(), Options{Dir: dir, BinDir: d.cluster.bin.dir})
-	require.ErrorContains(t, err, fmt.Sprintf("was made by Postgres 13, and only %d is here: install that version, or remove the folder", d.cluster.bin.major))
+	dir := used(t)
+	bin := findBinaries(t.Context(), os.Getenv("PATH"), usualPlaces)[0]
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "postgres", "data", "PG_VERSION"), []byte("13\n"), 0o600))
+	_, err := Start(t.Context(), Options{Dir: dir, BinDir: bin.dir})
+	require.ErrorContains(t, err, fmt.Sprintf("was made by Postgres 13, and only %d is here: install that version, or remove the folder", bin.major))
 }
 
 func TestWhatPostgresObjectsTo(t *testing.T) {
-	dir := folder(t)
-	d := start(t, Options{Dir: dir})
-	require.NoError(t, d.Stop())
-	conf := filepath.Join(d.DataDir(), "postgresql.auto.conf")
+	dir := used(t)
+	conf := filepath.Join(dir, "postgres", "data", "postgresql.auto.conf")
 	require.NoError(t, os.WriteFile(conf, []byte("max_connections = -4\n"), 0o600))
 	_, err := Start(t.Context(), Options{Dir: dir})
 	require.ErrorContains(t, err, "FATAL")

@@ -38,7 +38,7 @@ func findOwner() (owner, error) {
 			return owner{name: name, uid: uid, gid: gid, other: true}, nil
 		}
 	}
-	return owner{}, errors.New("Postgres does not run as root, and there is no user postgres or nobody to run it as: start shapeserver dev as an ordinary user, or set DATABASE_URL")
+	return owner{}, errors.New("this is root, as whom Postgres does not run, and there is no user postgres or nobody to run it as: start shapeserver dev as an ordinary user, or set DATABASE_URL")
 }
 
 // attributes makes a command run as the owner.

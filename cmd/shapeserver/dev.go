@@ -83,7 +83,7 @@ func (p program) dev(ctx context.Context, args []string) (err error) {
 	storage := filepath.Join(data, "shapes-external")
 	if cfg.DatabaseURL == "" {
 		b.dev, err = devserver.Start(ctx, devserver.Options{Dir: data, Logger: log, Progress: func(s string) {
-			fmt.Fprintf(p.stderr, "%s ...\n", s)
+			say(p.stderr, "%s ...\n", s)
 		}})
 		if err != nil {
 			if ctx.Err() != nil {
@@ -115,7 +115,7 @@ func (p program) dev(ctx context.Context, args []string) (err error) {
 	g.Go(func() error {
 		<-running.Done()
 		if ctx.Err() != nil {
-			fmt.Fprintln(p.stderr, "\nstopping ...")
+			say(p.stderr, "\nstopping ...\n")
 		}
 		return nil
 	})

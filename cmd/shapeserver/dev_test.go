@@ -26,7 +26,7 @@ func devFolder(t *testing.T) string {
 	if err != nil && len(places) == 0 {
 		t.Skip("no Postgres on this machine: initdb is neither on PATH nor in /usr/lib/postgresql")
 	}
-	dir, err := os.MkdirTemp("", "dev-")
+	dir, err := os.MkdirTemp("", "dev-") //nolint:usetesting // t.TempDir is private to the user, who is not Postgres's
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })

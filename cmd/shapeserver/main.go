@@ -97,12 +97,17 @@ func (p program) run(ctx context.Context, args []string) error {
 	return all[i].run(p, ctx, args[1:])
 }
 
+// say prints for a person. Best effort: whoever closed the terminal does not want to hear of it.
+func say(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format, args...)
+}
+
 func (p program) usage(w io.Writer) {
-	fmt.Fprint(w, "shapeserver serves shapes of a Postgres database over HTTP.\n\nUsage: shapeserver <command> [--setting value ...]\n\n")
+	say(w, "shapeserver serves shapes of a Postgres database over HTTP.\n\nUsage: shapeserver <command> [--setting value ...]\n\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)
+		say(w, "  %-12s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(w, "\nSettings come from the environment and from flags: shapeserver help config.\n")
+	say(w, "\nSettings come from the environment and from flags: shapeserver help config.\n")
 }
 
 func (p program) help(_ context.Context, args []string) error {
@@ -110,11 +115,11 @@ func (p program) help(_ context.Context, args []string) error {
 	case len(args) == 0:
 		p.usage(p.stdout)
 	case args[0] == "config" || args[0] == "serve":
-		fmt.Fprint(p.stdout, config.Help())
+		say(p.stdout, "%s", config.Help())
 	case args[0] == "dev":
-		fmt.Fprint(p.stdout, devHelp)
+		say(p.stdout, "%s", devHelp)
 	case args[0] == "migrate":
-		fmt.Fprint(p.stdout, migrateHelp)
+		say(p.stdout, "%s", migrateHelp)
 	default:
 		p.usage(p.stdout)
 	}
@@ -170,7 +175,7 @@ func (p program) config(_ context.Context, args []string) error {
 	}
 	_, err = fmt.Fprint(p.stdout, cfg.Effective())
 	for _, note := range cfg.Notes {
-		fmt.Fprintln(p.stdout, "note:", note)
+		say(p.stdout, "note: %s\n", note)
 	}
 	return err
 }

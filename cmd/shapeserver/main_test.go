@@ -54,7 +54,7 @@ func (f *fake) Run(ctx context.Context) error {
 	close(f.ran)
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(f.health)
-		fmt.Fprint(w, `{"status":"`, r.URL.Path, `"}`)
+		say(w, `{"status":"%s"}`, r.URL.Path)
 	})}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
@@ -97,10 +97,12 @@ func (o *output) String() string {
 func testProgram(t *testing.T, environ ...string) (program, *output, *output) {
 	t.Helper()
 	stdout, stderr := newOutput(), newOutput()
-	return program{environ: environ, stdout: stdout, stderr: stderr,
+	return program{
+		environ: environ, stdout: stdout, stderr: stderr,
 		open: func(context.Context, config.Config, server.Options) (running, error) {
 			return nil, errors.New("no server was expected")
-		}}, stdout, stderr
+		},
+	}, stdout, stderr
 }
 
 var serveEnv = []string{"DATABASE_URL=postgres://u:hunter2@h/d", "SHAPESERVER_INSECURE=true"}

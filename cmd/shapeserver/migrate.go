@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/shapeserver/shapeserver/config"
@@ -32,7 +33,7 @@ func (p program) migrate(ctx context.Context, args []string) error {
 		return err
 	}
 	// The words first: who mistypes one wants to hear of that, not of DATABASE_URL.
-	if len(words) != 1 || !strings.Contains(" up down version ", " "+words[0]+" ") {
+	if len(words) != 1 || !slices.Contains([]string{"up", "down", "version"}, words[0]) {
 		return fmt.Errorf("migrate takes one of up, down, version; it got %q", strings.Join(words, " "))
 	}
 	if err != nil {
