@@ -22,8 +22,8 @@ type Sink interface {
 	// Register is called right before the snapshot is taken: from its return on, changes of the table must reach
 	// the shape. It is called again when Begin returned ErrAgain.
 	Register() error
-	// Begin gets the coordinates: what the snapshot sees, and the write position after which it was taken, no
-	// commit before which it misses. It may return ErrAgain.
+	// Begin gets the coordinates: what the snapshot sees, and the write position right after it was taken, so that
+	// everything it sees had committed before that position. It may return ErrAgain.
 	Begin(snap changes.Snapshot, lsn changes.LSN) error
 	// Row gets one row as a log item, valid only during the call. Rows come in no order.
 	Row(json []byte) error

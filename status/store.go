@@ -46,6 +46,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	pending []*write
+	ended   error         // why Run has returned; nil before
 	wake    chan struct{} // holds one token when pending is not empty
 }
 
@@ -99,8 +100,15 @@ func (s *Store) Used(h shape.Handle, at time.Time) {
 
 func (s *Store) enqueue(w *write) {
 	s.mu.Lock()
-	s.pending = append(s.pending, w)
+	ended := s.ended
+	if ended == nil {
+		s.pending = append(s.pending, w)
+	}
 	s.mu.Unlock()
+	if ended != nil {
+		answer([]*write{w}, ended)
+		return
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -118,12 +126,12 @@ func (s *Store) await(ctx context.Context, w *write) error {
 }
 
 // Run writes what the other methods hand in, everything that waits in one round trip, until ctx ends. It returns
-// context.Cause(ctx), or ErrFenced.
+// context.Cause(ctx), or ErrFenced. Whoever still waits then, or comes later, gets the same.
 func (s *Store) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			s.answerAll(context.Cause(ctx))
+			s.end(context.Cause(ctx))
 			return context.Cause(ctx)
 		case <-s.wake:
 		}
@@ -133,7 +141,7 @@ func (s *Store) Run(ctx context.Context) error {
 				break
 			}
 			if err := s.write(ctx, batch); errors.Is(err, ErrFenced) {
-				s.answerAll(err)
+				s.end(err)
 				return err
 			}
 		}
@@ -149,10 +157,11 @@ func (s *Store) take() []*write {
 	return batch
 }
 
-func (s *Store) answerAll(err error) {
+// end answers everybody, those of the future too.
+func (s *Store) end(err error) {
 	s.mu.Lock()
 	pending := s.pending
-	s.pending = nil
+	s.pending, s.ended = nil, err
 	s.mu.Unlock()
 	answer(pending, err)
 }
