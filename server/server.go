@@ -74,7 +74,7 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Server, err 
 		}
 	}
 	if s.store, err = logstore.Open(cfg.StorageDir, logstore.Options{ChunkBytes: cfg.ChunkBytes, Logger: s.log}); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open the storage directory %s (SHAPESERVER_STORAGE_DIR): %w", cfg.StorageDir, err)
 	}
 	metadata, snapshots := cfg.PoolSizes()
 	if s.metadata, err = s.pool(ctx, metadata); err != nil {
