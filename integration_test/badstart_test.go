@@ -108,15 +108,24 @@ func TestWrongWalLevel(t *testing.T) {
 	requireRefusal(t, newProcess(t, pg.NewDB(t)), "wal_level", "logical", "ALTER SYSTEM SET wal_level")
 }
 
-func TestMissingReplicationRight(t *testing.T) {
+func TestMissingRights(t *testing.T) {
 	db := pgtest.New(t)
 	role := "weak_" + db.Name[len(db.Name)-8:]
 	db.Exec(t, "CREATE ROLE "+role+" LOGIN")
-	db.Exec(t, "GRANT CREATE ON DATABASE "+db.Name+" TO "+role)
 	t.Cleanup(func() { db.Exec(t, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
-	p := newProcess(t, db)
-	p.set("DATABASE_URL", strings.Replace(db.URL, "postgres@", role+"@", 1))
-	requireRefusal(t, p, role, "REPLICATION", "ALTER ROLE")
+	t.Run("replication", func(t *testing.T) {
+		db.Exec(t, "GRANT CREATE ON DATABASE "+db.Name+" TO "+role+"; GRANT CREATE ON SCHEMA public TO "+role)
+		p := newProcess(t, db)
+		p.set("DATABASE_URL", strings.Replace(db.URL, "postgres@", role+"@", 1))
+		requireRefusal(t, p, role, "REPLICATION", "ALTER ROLE")
+	})
+	t.Run("create", func(t *testing.T) {
+		db := pgtest.New(t)
+		db.Exec(t, "ALTER ROLE "+role+" REPLICATION; REVOKE CREATE ON SCHEMA public FROM public")
+		p := newProcess(t, db)
+		p.set("DATABASE_URL", strings.Replace(db.URL, "postgres@", role+"@", 1))
+		requireRefusal(t, p, role, "GRANT CREATE")
+	})
 }
 
 // A mistyped command is named, with what there is instead.

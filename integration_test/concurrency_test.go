@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -84,7 +85,10 @@ func TestWritesRacingCreation(t *testing.T) {
 	db := pgtest.New(t)
 	db.Exec(t, "CREATE TABLE shared (id int PRIMARY KEY, k int NOT NULL, n int NOT NULL)")
 	srv := startServer(t, db)
-	pool := db.Pool(t)
+	pool := largePool(t, db, 3*parallelism)
+	// A table enters the publication only after the transactions that wrote to it before have ended, and the rounds on
+	// this one keep a transaction open until they are answered.
+	require.NoError(t, NewFold(srv.url, shape("table", "shared", "where", "k = -2")).CatchUp(t.Context()))
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(parallelism)
 	for round := range rounds {
@@ -105,6 +109,21 @@ func TestWritesRacingCreation(t *testing.T) {
 	require.NoError(t, group.Wait())
 }
 
+// largePool returns a pool with more connections than the few that pgxpool allows by default.
+func largePool(t *testing.T, db *pgtest.DB, connections int32) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(db.URL)
+	require.NoError(t, err)
+	config.MaxConns = connections
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// errRollBack makes a transaction of a writer roll back, as planned.
+var errRollBack = errors.New("roll back")
+
 // raceCreation runs a writer and, among its transactions, the first request of the shape k = round; then it compares.
 // hold keeps one transaction open from before the request until after its answer.
 func raceCreation(ctx context.Context, base string, pool *pgxpool.Pool, table string, round int, hold bool) error {
@@ -119,7 +138,7 @@ func raceCreation(ctx context.Context, base string, pool *pgxpool.Pool, table st
 		if held, err = pool.Begin(ctx); err != nil {
 			return err
 		}
-		defer func() { _ = held.Rollback(ctx) }() // does nothing after a commit
+		defer func() { _ = held.Rollback(context.WithoutCancel(ctx)) }() // does nothing after a commit
 		if err := write(ctx, held, table, round, round*1000+900); err != nil {
 			return err
 		}
@@ -136,22 +155,19 @@ func raceCreation(ctx context.Context, base string, pool *pgxpool.Pool, table st
 	})
 	group.Go(func() error {
 		for i := range transactions {
-			tx, err := pool.Begin(gctx)
-			if err != nil {
-				return err
-			}
-			if err := write(gctx, tx, table, round, round*1000+10*i); err != nil {
-				return err
-			}
-			if i == request {
-				close(send) // while a transaction is open
-			}
-			if i%5 == 4 {
-				err = tx.Rollback(gctx)
-			} else {
-				err = tx.Commit(gctx)
-			}
-			if err != nil {
+			err := pgx.BeginFunc(gctx, pool, func(tx pgx.Tx) error {
+				if err := write(gctx, tx, table, round, round*1000+10*i); err != nil {
+					return err
+				}
+				if i == request {
+					close(send) // while a transaction is open
+				}
+				if i%5 == 4 {
+					return errRollBack
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, errRollBack) {
 				return err
 			}
 		}

@@ -71,6 +71,8 @@ func TestKillUnderLoad(t *testing.T) {
 		f.Retry = true
 		require.NoError(t, f.CatchUp(t.Context()))
 	}
+	// A shape that a crash meets in its first moments may have to be made again; these are past them.
+	awaitConfirmed(t, db)
 
 	// The load: small transactions all the time, now and then a large one; it never waits for the server.
 	var committed atomic.Int64
@@ -132,4 +134,21 @@ func TestKillUnderLoad(t *testing.T) {
 		requireSame(t, late, db, sql)
 		require.Equal(t, folds[i].Handle, late.Handle)
 	}
+}
+
+// awaitConfirmed waits until the server has told Postgres that all that was written before this call is on disk.
+func awaitConfirmed(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	pool := db.Pool(t)
+	var lsn string
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT pg_current_wal_lsn()::text").Scan(&lsn))
+	require.Eventually(t, func() bool {
+		// Something must pass through the slot for its position to move.
+		if _, err := pool.Exec(t.Context(), "SELECT pg_logical_emit_message(true, 'test', '')"); err != nil {
+			return false
+		}
+		var confirmed bool
+		err := pool.QueryRow(t.Context(), "SELECT bool_and(confirmed_flush_lsn >= $1::pg_lsn) FROM pg_replication_slots WHERE database = current_database()", lsn).Scan(&confirmed)
+		return err == nil && confirmed
+	}, time.Minute, 20*time.Millisecond, "the confirmed position does not move")
 }

@@ -74,7 +74,7 @@ func newProcess(t testing.TB, db *pgtest.DB, settings ...string) *process {
 			}
 		}
 		if t.Failed() {
-			t.Logf("the server's log ends:\n%s", lastLines(log, 60))
+			t.Logf("the server's log has these errors:\n%s\nand ends:\n%s", lastLines(errorLines(log), 20), lastLines(log, 30))
 		}
 	})
 	return p
@@ -203,6 +203,17 @@ func (b *logBuffer) String() string {
 func lastLines(s string, n int) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// errorLines returns the lines of a log at level ERROR.
+func errorLines(log string) string {
+	var b strings.Builder
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "level=ERROR") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // freePort returns a TCP port that was free a moment ago.

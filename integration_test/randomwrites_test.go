@@ -154,7 +154,7 @@ func TestTransactionsAreVisibleWhole(t *testing.T) {
 	db := pgtest.New(t)
 	db.Exec(t, "CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL); INSERT INTO accounts SELECT i, 100 FROM generate_series(1, 20) i")
 	srv := startServer(t, db, "SHAPESERVER_SHAPE_CHUNK_BYTES_THRESHOLD=3000", "SHAPESERVER_LONG_POLL_TIMEOUT=1s")
-	const clients, writers, transfers = 4, 3, 150
+	const clients, writers, transfers = 4, 3, 400
 	following, stop := context.WithCancel(t.Context())
 	followers, fctx := errgroup.WithContext(following)
 	folds := make([]*Fold, clients)
@@ -175,6 +175,7 @@ func TestTransactionsAreVisibleWhole(t *testing.T) {
 			return nil
 		}
 		folds[i] = f
+		require.NoError(t, f.CatchUp(t.Context())) // so that it is there when the transfers begin
 		followers.Go(func() error {
 			err := f.Follow(fctx, func() bool { return f.Err() != nil })
 			if following.Err() != nil {

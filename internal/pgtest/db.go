@@ -71,7 +71,8 @@ func (s *Server) NewDB(t testing.TB) *DB {
 // Exec runs SQL (one or several statements, as one simple query) and fails the test on an error.
 func (db *DB) Exec(t testing.TB, sql string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	// Without the test's cancellation, so that clean-up functions may use it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	defer cancel()
 	err := withConn(ctx, db.URL, func(conn *pgx.Conn) error {
 		_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
