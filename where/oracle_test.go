@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,6 +19,9 @@ import (
 
 // settings are those of every session that reads data (protocol.md §7.1).
 const settings = `SET bytea_output='hex'; SET DateStyle='ISO, DMY'; SET TimeZone='UTC'; SET extra_float_digits=1; SET IntervalStyle='iso_8601'`
+
+// wrapped is an interval between timestamps more than 292 000 years apart.
+var wrapped = regexp.MustCompile(`^=P-?10[4-6]\d{6}DT`)
 
 // oracle is Postgres with a table that has a column of every type and rows of edge values.
 type oracle struct {
@@ -232,6 +236,9 @@ func (o *oracle) same(t testing.TB, v *where.Value, text string, r int, want, re
 	t.Helper()
 	o.compared++
 	got := v.Text(o.rows[r])
+	if got == "FAILED" && wrapped.MatchString(want) {
+		return true // Postgres 15 lets the difference of far timestamps wrap around, later releases refuse it
+	}
 	if got != want || rendered != want {
 		t.Errorf("%s\n rendered %s\n row %d (%s)\n here %q, in Postgres %q, rendered in Postgres %q", text, v.SQL, r, o.show(r, text), got, want, rendered)
 	}
