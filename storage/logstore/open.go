@@ -44,9 +44,10 @@ func Open(dir string, opts Options) (s *Store, err error) {
 		}
 		return nil, fmt.Errorf("storage directory %s is %w (%w)", dir, ErrInUse, err)
 	}
+	lock := s.lock
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.lock.Close())
+			err = errors.Join(err, lock.Close())
 		}
 	}()
 	s.space = newSpace(s.fs, dir, opts.ReserveBytes)

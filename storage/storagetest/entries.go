@@ -115,8 +115,8 @@ func testEveryPart(t *testing.T, s storage.Store) {
 func CheckEntries(t *testing.T, l storage.Log, es []shapelog.Entry) {
 	t.Helper()
 	afters := []shapelog.Offset{shapelog.SnapshotEnd, shapelog.At(1, 0)}
-	for _, e := range es {
-		o := e.Offset
+	for i := 0; i < len(es); i += 1 + len(es)/300 { // of very many, some
+		o := es[i].Offset
 		afters = append(afters, o, shapelog.At(o.Tx(), o.Op()+1), shapelog.At(o.Tx()-1, 1<<40))
 	}
 	for _, after := range afters {
