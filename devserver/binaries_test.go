@@ -43,8 +43,11 @@ func TestFindBinaries(t *testing.T) {
 }
 
 func TestNoPostgresAndNoNetwork(t *testing.T) {
-	dir := t.TempDir()
-	_, err := Start(t.Context(), Options{Dir: dir, places: []string{"/nowhere/*"}, noPath: true, repository: "http://127.0.0.1:1"})
+	dir, err := os.MkdirTemp("", "devserver-") //nolint:usetesting // t.TempDir is private to the user, who is not Postgres's
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // Postgres runs as another user
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	_, err = Start(t.Context(), Options{Dir: dir, places: []string{"/nowhere/*"}, noPath: true, repository: "http://127.0.0.1:1"})
 	require.ErrorIs(t, err, ErrNoPostgres)
 	assert.Contains(t, err.Error(), "apt install postgresql")
 	assert.Contains(t, err.Error(), "DATABASE_URL")
@@ -62,6 +65,13 @@ func TestFetchedProgramsAreUsedAgain(t *testing.T) {
 	b, err := fetchBinaries(t.Context(), root, "http://127.0.0.1:1")
 	require.NoError(t, err)
 	assert.Equal(t, 17, b.major)
+}
+
+func TestFoldersHoldEverything(t *testing.T) {
+	d := Dev{opts: Options{Dir: "/a/.dev"}, cluster: cluster{dir: "/a/.dev/postgres/data"}}
+	assert.Equal(t, []string{"/a/.dev"}, d.Folders())
+	d.cluster.dir = "/var/tmp/shapeserver-dev-1/data"
+	assert.Equal(t, []string{"/a/.dev", "/var/tmp/shapeserver-dev-1"}, d.Folders())
 }
 
 func TestMayEnter(t *testing.T) {

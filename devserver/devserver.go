@@ -139,8 +139,18 @@ func (d *Dev) Version() string { return d.cluster.bin.version }
 // StorageDir is a folder in the data folder for the shapes' logs.
 func (d *Dev) StorageDir() string { return filepath.Join(d.opts.Dir, "shapes") }
 
-// DataDir is where Postgres keeps the data, usually in the data folder.
+// DataDir is where Postgres keeps the data, in a folder of its own: usually in the data folder, but elsewhere if the
+// user that Postgres runs as cannot enter that.
 func (d *Dev) DataDir() string { return d.cluster.dir }
+
+// Folders returns the folders that hold everything there is, the data folder first: removing them removes it all.
+func (d *Dev) Folders() []string {
+	all := []string{d.opts.Dir}
+	if parent := filepath.Dir(d.cluster.dir); filepath.Dir(parent) != d.opts.Dir {
+		all = append(all, parent)
+	}
+	return all
+}
 
 // Psql returns a command line that runs a statement without single quotes, double quotes or dollar signs in a shell;
 // "" if there is no psql on the machine.

@@ -38,7 +38,7 @@ func (b *banner) show(ctx context.Context) error {
 	var s strings.Builder
 	fmt.Fprintf(&s, "\nshapeserver %s at %s", buildVersion(), b.base())
 	if b.dev != nil {
-		fmt.Fprintf(&s, ", PostgreSQL %s in %s", strings.Fields(b.dev.Version())[0], b.data)
+		fmt.Fprintf(&s, ", PostgreSQL %s", strings.Fields(b.dev.Version())[0])
 	}
 	s.WriteByte('\n')
 	if !active {
@@ -49,7 +49,11 @@ func (b *banner) show(ctx context.Context) error {
 	} else {
 		b.demo(wait, &s, active)
 	}
-	fmt.Fprintf(&s, "\nCtrl-C stops; the data stays in %s.\n", b.data)
+	folders := []string{b.data}
+	if b.dev != nil {
+		folders = append(folders, b.dev.Folders()[1:]...)
+	}
+	fmt.Fprintf(&s, "\nCtrl-C stops; the data stays in %s.\n", strings.Join(folders, " and "))
 	_, err := b.out.Write([]byte(s.String()))
 	return err
 }
