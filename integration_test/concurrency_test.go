@@ -196,7 +196,7 @@ func raceCreation(ctx context.Context, base string, pool *pgxpool.Pool, table st
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	s := selected{columns: []string{"id", "n"}, lines: want}
+	s := selected{columns: []string{"id", "n"}, lines: want, rows: len(want)}
 	if err := f.Follow(ctx, func() bool { return f.Err() != nil || s.matches(f) }); err != nil {
 		return fmt.Errorf("%w; %s", err, s.differences(f))
 	}

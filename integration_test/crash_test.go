@@ -80,11 +80,14 @@ func TestKillUnderLoad(t *testing.T) {
 	load := errgroup.Group{}
 	pool, ctx := db.Pool(t), t.Context()
 	load.Go(func() error {
+		pace := time.NewTicker(time.Millisecond) // leaves the server some of the machine
+		defer pace.Stop()
 		for k := 1; loading.Err() == nil; k++ {
+			<-pace.C
 			sql := fmt.Sprintf("INSERT INTO du VALUES (%d, 'x')", k)
 			switch {
-			case k%50 == 0:
-				sql = fmt.Sprintf("INSERT INTO du SELECT 1000000 + %d * 10000 + g, 'b' FROM generate_series(1, 3000) g", k/50)
+			case k%400 == 0:
+				sql = fmt.Sprintf("INSERT INTO du SELECT %d + g, 'b' FROM generate_series(1, 3000) g", 10000*k)
 			case k%7 == 0:
 				sql = fmt.Sprintf("UPDATE du SET v = 'y' || %d WHERE id = %d", k, k-3)
 			case k%11 == 0:
