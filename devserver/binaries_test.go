@@ -1,21 +1,27 @@
 package devserver
 
 import (
+	"archive/zip"
+	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// fake makes a folder of programs that claim to be a version.
+// fake makes a folder of programs that claim to be a version, and fail at everything else.
 func fake(t *testing.T, root, name, version string, programs ...string) string {
 	t.Helper()
 	dir := filepath.Join(root, name)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	for _, p := range programs {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, p), []byte("#!/bin/sh\necho 'postgres (PostgreSQL) "+version+"'\n"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, p), []byte("#!/bin/sh\n[ \"$1\" = --version ] && echo 'postgres (PostgreSQL) "+version+"'\n"), 0o755))
 	}
 	return dir
 }
@@ -57,6 +63,41 @@ func TestNoPostgresAndNoNetwork(t *testing.T) {
 	for _, e := range entries {
 		assert.Contains(t, []string{"lock", "postgres", "postgres-programs"}, e.Name())
 	}
+}
+
+// TestFetchedProgramsAreFound serves an archive of the form that the library fetches.
+func TestFetchedProgramsAreFound(t *testing.T) {
+	if _, err := exec.LookPath("xz"); err != nil {
+		t.Skip("no xz on this machine, to make the archive with")
+	}
+	root := t.TempDir()
+	fake(t, root, "bin", "17.5", "initdb", "pg_ctl", "postgres")
+	out, err := exec.CommandContext(t.Context(), "tar", "-C", root, "-cJf", filepath.Join(root, "x.txz"), "bin").CombinedOutput()
+	require.NoError(t, err, string(out))
+	archive, err := os.ReadFile(filepath.Join(root, "x.txz"))
+	require.NoError(t, err)
+	var jar bytes.Buffer
+	z := zip.NewWriter(&jar)
+	f, err := z.Create("postgres-any.txz")
+	require.NoError(t, err)
+	_, err = f.Write(archive)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	repository := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, ".jar") {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Write(jar.Bytes())
+	}))
+	defer repository.Close()
+	defer http.DefaultClient.CloseIdleConnections() // the library uses it
+
+	dir := filepath.Join(t.TempDir(), "programs")
+	b, err := fetchBinaries(t.Context(), dir, repository.URL)
+	require.NoError(t, err)
+	assert.Equal(t, 17, b.major)
+	assert.Equal(t, filepath.Join(dir, "bin"), b.dir)
 }
 
 func TestFetchedProgramsAreUsedAgain(t *testing.T) {
