@@ -48,7 +48,7 @@ func (s *shape) next(ctx context.Context, live bool) (upToDate bool, err error) 
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) //nolint:errcheck // for the message only
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // for the message only
 		return false, fmt.Errorf("GET %s: %s: %s", req.URL, resp.Status, body)
 	}
 	var one [1]byte

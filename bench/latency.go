@@ -48,8 +48,10 @@ func (w *world) latency(ctx context.Context, _ int64) ([]result, error) {
 	return []result{
 		{fmt.Sprintf("commit to client, long-poll, %d commits", w.opts.changes), show(alone), "p50 <= 1.5, p99 <= 6 ms"},
 		{fmt.Sprintf("creating %d shapes, 16 clients at once", w.opts.others), fmt.Sprintf("%.0f a second", float64(w.opts.others)/made.Seconds()), ">= 1000 a second"},
-		{fmt.Sprintf("commit to client with %d other shapes k = <const>", w.opts.others),
-			fmt.Sprintf("%s = %.2f x", show(crowded), float64(percentile(crowded, 50))/float64(percentile(alone, 50))), "<= 1.2 x"},
+		{
+			fmt.Sprintf("commit to client with %d other shapes k = <const>", w.opts.others),
+			fmt.Sprintf("%s = %.2f x", show(crowded), float64(percentile(crowded, 50))/float64(percentile(alone, 50))), "<= 1.2 x",
+		},
 	}, nil
 }
 

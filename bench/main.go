@@ -25,7 +25,14 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if err := benchmark(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func benchmark() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // the program's own
 	defer stop()
 	var o options
 	flag.StringVar(&o.server, "server", "bin/shapeserver", "the built server")
@@ -33,10 +40,7 @@ func main() {
 	flag.IntVar(&o.changes, "changes", 500, "commits timed to a waiting client")
 	flag.IntVar(&o.others, "others", 1000, "other shapes `k = <const>` on the table in the second latency run")
 	flag.Parse()
-	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	return run(ctx, o, os.Stdout)
 }
 
 // result is one line of the table.
@@ -85,12 +89,14 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 		results = append(results, r...)
 	}
-	fmt.Fprintf(out, "PostgreSQL: %s; %d cores shared by server, database and load\n\n", described, runtime.NumCPU())
-	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "what\tfigure\ttarget")
-	fmt.Fprintln(tw, "----\t------\t------")
+	table := fmt.Sprintf("PostgreSQL: %s; %d cores shared by server, database and load\n\nwhat\tfigure\ttarget\n----\t------\t------\n",
+		described, runtime.NumCPU())
 	for _, r := range results {
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", r.what, r.figure, r.target)
+		table += fmt.Sprintf("%s\t%s\t%s\n", r.what, r.figure, r.target)
+	}
+	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	if _, err := io.WriteString(tw, table); err != nil {
+		return err
 	}
 	return tw.Flush()
 }

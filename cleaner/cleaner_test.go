@@ -93,6 +93,7 @@ func (b statusBook) Remove(_ context.Context, hs ...shape.Handle) error {
 	}
 	return nil
 }
+
 func (b statusBook) Handles(context.Context) ([]shape.Handle, error) { return b.list(b.status), nil }
 
 func (b consumerBook) Forget(h shape.Handle) {
@@ -172,7 +173,7 @@ func TestOneStuckRemovalDoesNotHoldUpOthers(t *testing.T) {
 			for c.Pending() > 1 {
 				synctest.Wait()
 				if c.Pending() > 1 {
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) //nolint:forbidigo // virtual time
 				}
 			}
 			require.Less(t, time.Since(began), 20*time.Millisecond)
@@ -232,7 +233,7 @@ func TestReconcileFindsWhatACrashLeft(t *testing.T) {
 					}
 				}
 				run(t, b, cleaner.Options{ReconcileInterval: time.Minute}, func(*cleaner.Cleaner) {
-					time.Sleep(90 * time.Second)
+					time.Sleep(90 * time.Second) //nolint:forbidigo // virtual time
 					synctest.Wait()
 				})
 				for _, m := range []map[shape.Handle]bool{b.status, b.routes, b.published, b.logs, b.found} {

@@ -276,7 +276,7 @@ func TestSuspensionKeepsOrder(t *testing.T) {
 					w.mu.Unlock()
 					in <- txn(n+1, r, n)
 					want[r.Name] = append(want[r.Name], n)
-					time.Sleep(pause)
+					time.Sleep(pause) //nolint:forbidigo // virtual time
 				}
 				synctest.Wait()
 				require.EqualValues(t, 600, w.c.LastSeen())
@@ -364,11 +364,11 @@ func TestConfirmedNeverPassesWhatIsSynced(t *testing.T) {
 		stop := w.run(t, in)
 		for n := range uint64(100) {
 			in <- txn(10*n+10, relation(1, "items"), n)
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) //nolint:forbidigo // virtual time
 		}
 		in <- changes.Event{WALEnd: 5000}
 		synctest.Wait()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // virtual time
 		synctest.Wait()
 		require.EqualValues(t, 5000, confirmed)
 		require.Less(t, store.syncs, 20, "one sync serves what arrives meanwhile")

@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,7 +65,7 @@ func convert(t *testing.T, d *shape.Definition, list ...changes.Change) []string
 	}
 	var out []string
 	for _, e := range c.take(true) {
-		require.True(t, e.Offset.Compare(shapelog.SnapshotEnd) > 0)
+		require.Equal(t, 1, e.Offset.Compare(shapelog.SnapshotEnd))
 		out = append(out, e.Offset.String()+" "+string(e.JSON))
 	}
 	return out
@@ -228,7 +227,7 @@ func TestConvertEndsShape(t *testing.T) {
 				return
 			}
 			var ended *EndedError
-			require.True(t, errors.As(err, &ended), "got %v", err)
+			require.ErrorAs(t, err, &ended)
 			require.Equal(t, tc.want, ended.Reason)
 		})
 	}

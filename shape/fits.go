@@ -51,7 +51,7 @@ func (d *Definition) Fits(r *changes.Relation) string {
 
 // used returns the positions in Table.Columns of every column whose value the shape depends on.
 func (d *Definition) used() []int {
-	var is = make([]bool, len(d.Table.Columns))
+	is := make([]bool, len(d.Table.Columns))
 	for _, c := range d.Columns {
 		is[c] = true
 	}

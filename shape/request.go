@@ -26,7 +26,7 @@ type Request struct {
 }
 
 // FieldErrors says what is wrong with a request: by parameter, the messages for the client (protocol.md §2.2).
-type FieldErrors map[string][]string
+type FieldErrors map[string][]string //nolint:errname // it is the errors object of the response
 
 // Error implements error.
 func (e FieldErrors) Error() string {

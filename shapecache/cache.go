@@ -176,7 +176,7 @@ func (c *Cache) Find(def *shape.Definition) (*Shape, bool) {
 // and a log, not for its snapshot. Any number of callers at once make one shape; a caller that leaves does not stop it.
 // It gives ErrNotReady, the context's cause, or what went wrong in the making.
 func (c *Cache) GetOrCreate(ctx context.Context, def *shape.Definition) (*Shape, error) {
-	e, err := c.find(def)
+	e, err := c.find(def) //nolint:contextcheck // a creation outlives the request that began it
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (r registrar) Missed(h shape.Handle, s changes.Snapshot) bool { return r.ro
 
 // supervise runs a consumer, with what a new shape does beside it, and closes its done channel when both have ended, for
 // whatever cause. A second goroutine waits for that on cleaner's behalf.
-func (c *Cache) supervise(ctx context.Context, e *entry, cons *consumer.Consumer, beside func() error) {
+func (c *Cache) supervise(ctx context.Context, e *entry, cons *consumer.Consumer, beside func() error) { //nolint:contextcheck // the watch lives as long as the cache
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	c.mu.RLock()
