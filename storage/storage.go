@@ -60,8 +60,9 @@ type Store interface {
 	// Confirmed returns the position last given to SetConfirmed, zero in a new store.
 	Confirmed() changes.LSN
 
-	// SetConfirmed records, in the order of the appends, that everything up to lsn has been appended. It is
-	// durable after the next Sync, together with all appends before it: never without them.
+	// SetConfirmed records, in the order of the commits, that everything up to lsn has been committed to the logs it
+	// belongs to. It is durable after the next Sync, together with all commits before it: never without them. What
+	// is appended and not yet committed is not covered.
 	SetConfirmed(lsn changes.LSN) error
 
 	// Sync makes everything durable that was appended, created or set before the call.
@@ -115,7 +116,8 @@ type Log interface {
 	Commit() error
 
 	// Range says what a request that has everything up to after gets: the part (after, end], and whether it is a
-	// closed chunk, which never changes. end is, for after = Before: 0_0; for 0_n with a chunk n+1, or while the
+	// closed chunk, which never changes; a snapshot chunk that is still growing, or may not come, is not closed yet.
+	// It is never ahead of State. end is, for after = Before: 0_0; for 0_n with a chunk n+1, or while the
 	// snapshot is being written: 0_(n+1); else the end of the first closed log chunk that ends after after, or
 	// State.Last (protocol.md §6.3). It does not wait.
 	Range(after shapelog.Offset) (end shapelog.Offset, closed bool)
@@ -141,8 +143,9 @@ type SnapshotWriter interface {
 	// Write adds one item. A chunk closes right after the item that brings it to the size limit. Readers see items
 	// in groups of some tens of kilobytes, the first at once.
 	Write(json []byte) error
-	// Finish adds the closing item, snapshot-end, to the last chunk, and moves to SnapshotComplete. The complete
-	// snapshot survives a crash after the next Sync; a log without it is incomplete and must be removed.
+	// Finish adds the closing item, snapshot-end, to the last chunk, and moves to SnapshotComplete; readers may see
+	// that before Finish returns. The complete snapshot survives a crash after the next Sync; a log without it is
+	// incomplete and must be removed. After an error, Abort it and remove the log.
 	Finish(json []byte) error
 	// Abort ends an unfinished snapshot: readers get ErrSnapshotFailed. It may follow an error of Write or Finish;
 	// after a successful Finish it does nothing.

@@ -74,7 +74,7 @@ var buffers = sync.Pool{New: func() any {
 }}
 
 func getBuffer() *[]byte {
-	b := buffers.Get().(*[]byte) //nolint:errcheck // nothing else is in the pool
+	b := buffers.Get().(*[]byte)
 	*b = (*b)[:0]
 	return b
 }

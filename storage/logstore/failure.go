@@ -148,7 +148,7 @@ func (s *Store) events() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			if !errors.Is(err, context.Canceled) {
-				s.opts.Logger.Warn("pebble will try again", "error", err)
+				s.opts.Logger.Warn("pebble will try again", "error", err.Error()) // a value of pebble prints its stack
 			}
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) { s.noteDamage(info.Path, info.Details) },
@@ -160,7 +160,7 @@ func (s *Store) events() *pebble.EventListener {
 // it for good.
 func (s *Store) noteDamage(path string, err error) {
 	s.damaged.Do(func() {
-		s.opts.Logger.Error("storage has a damaged file; the next start begins with an empty store", "path", path, "error", err)
+		s.opts.Logger.Error("storage has a damaged file; the next start begins with an empty store", "path", path, "error", fmt.Sprint(err))
 		f, err := s.fs.Create(s.path(damageMark), writeCategory)
 		if err == nil {
 			err = errors.Join(f.Sync(), f.Close(), syncDir(s.fs, s.dir))

@@ -70,7 +70,16 @@ func (s *Store) deleteKeys(ids []uint64) error {
 			return fmt.Errorf("delete keys: %w", errors.Join(err, b.Close()))
 		}
 	}
-	return s.apply(b, pebble.NoSync)
+	if err := s.apply(b, pebble.NoSync); err != nil {
+		return err
+	}
+	if s.space.snapshots(0) != nil {
+		// The room is wanted now: compactions drop what was deleted once the deletions are in a table.
+		if _, err := s.db.AsyncFlush(); err != nil {
+			return fmt.Errorf("flush: %w", err)
+		}
+	}
+	return nil
 }
 
 func (s *Store) deletePrefix(b *pebble.Batch, prefix []byte) error {

@@ -123,7 +123,7 @@ func (h *hotList) update(l *log, size int64) (victims []*log) {
 	h.of[l] = h.order.PushBack(hotLog{log: l, size: size})
 	h.size += size
 	for h.size > h.max && h.order.Len() > 1 {
-		oldest := h.order.Front().Value.(hotLog).log //nolint:errcheck // nothing else is in the list
+		oldest := h.order.Front().Value.(hotLog).log
 		h.removeLocked(oldest)
 		victims = append(victims, oldest)
 	}
@@ -138,7 +138,7 @@ func (h *hotList) remove(l *log) {
 
 func (h *hotList) removeLocked(l *log) {
 	if e := h.of[l]; e != nil {
-		h.size -= e.Value.(hotLog).size //nolint:errcheck // nothing else is in the list
+		h.size -= e.Value.(hotLog).size
 		h.order.Remove(e)
 		delete(h.of, l)
 	}

@@ -152,10 +152,10 @@ func (s *Store) closeDamaged() (err error) {
 
 func openPebble(dir string, s *Store) (*pebble.DB, error) {
 	o := &pebble.Options{
-		FS:                         vfs.OnDiskFull(s.fs, s.waitForRoom),
+		FS:                         &roomFS{FS: s.fs, log: s.opts.Logger, closing: s.closing},
 		FormatMajorVersion:         pebble.FormatValueSeparation,
 		CacheSize:                  s.opts.CacheBytes,
-		MemTableSize:               uint64(s.opts.MemTableBytes), //nolint:gosec // not negative
+		MemTableSize:               s.space.memTable(s.opts.MemTableBytes),
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
 		BytesPerSync:               1 << 20,
 		WALBytesPerSync:            1 << 20, // write-out begins early, so that a Sync has little left to wait for

@@ -19,8 +19,9 @@ type Options struct {
 	SmallSnapshotBytes int
 	// CacheBytes is the size of pebble's cache of uncompressed blocks. Zero means 32 MiB.
 	CacheBytes int64
-	// MemTableBytes is how much is written before pebble flushes; up to four times as much may be in memory and in
-	// write-ahead logs. Zero means 16 MiB.
+	// MemTableBytes is how much is written before pebble flushes; about twice as much may be in memory, and three times
+	// as much on the disk in write-ahead logs, whose room pebble takes in advance. On a disk of
+	// less than 64 times as much, it is a 64th of the disk. Zero means 8 MiB.
 	MemTableBytes int
 	// HotBytes bounds the memory for the newest entries of the logs that somebody waits on, all together; of one
 	// log at most 64 KiB are kept. Zero means 64 MiB.
@@ -39,7 +40,7 @@ func (o Options) withDefaults() Options {
 	o.ChunkBytes = cmp.Or(o.ChunkBytes, 10<<20)
 	o.SmallSnapshotBytes = cmp.Or(o.SmallSnapshotBytes, 64<<10)
 	o.CacheBytes = cmp.Or(o.CacheBytes, 32<<20)
-	o.MemTableBytes = cmp.Or(o.MemTableBytes, 16<<20)
+	o.MemTableBytes = cmp.Or(o.MemTableBytes, 8<<20)
 	o.HotBytes = cmp.Or(o.HotBytes, 64<<20)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.FS == nil {

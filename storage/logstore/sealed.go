@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"sort"
 
 	"github.com/shapeserver/shapeserver/shapelog"
@@ -75,7 +76,7 @@ func (s *sealedWriter) write(b []byte) error {
 }
 
 func (s *sealedWriter) finish() error {
-	end := append(s.blocks, s.table...)
+	end := slices.Concat(s.blocks, s.table)
 	end = binary.BigEndian.AppendUint64(end, uint64(s.data))        //nolint:gosec // not negative
 	end = binary.BigEndian.AppendUint32(end, uint32(len(s.blocks))) //nolint:gosec // a chunk's index is small
 	end = binary.BigEndian.AppendUint32(end, uint32(len(s.table)))  //nolint:gosec // a chunk's index is small

@@ -3,15 +3,14 @@ package logstore
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // space keeps the disk from filling up. A full disk is the one failure that is expected, and the one that pebble
 // cannot take, so work that may fail is refused while there is still room for work that must not: snapshots and seals
-// stop at the reserve, appends at half of it. Pebble's own writes, should they meet a full disk all the same, wait
-// for room (waitForRoom).
+// stop at the reserve, appends at half of it. Pebble's own writes, should they meet a full disk all the same, go
+// through roomFS.
 type space struct {
 	fs      vfs.FS
 	dir     string
@@ -25,10 +24,7 @@ type space struct {
 	off   bool // the file system does not say
 }
 
-const (
-	spaceLookBytes = 1 << 20 // how much may be written between two looks at the disk
-	spaceRetry     = 250 * time.Millisecond
-)
+const spaceLookBytes = 1 << 20 // how much may be written between two looks at the disk
 
 func newSpace(fs vfs.FS, dir string, reserve int64) *space {
 	s := &space{fs: fs, dir: dir, reserve: reserve}
@@ -49,6 +45,16 @@ func (s *space) look() {
 		return
 	}
 	s.avail, s.total = int64(u.AvailBytes), int64(u.TotalBytes) //nolint:gosec // disks are smaller than 2⁶³ bytes
+}
+
+// memTable bounds the size of pebble's memtables, so that the write-ahead logs that go with them do not fill a small disk.
+func (s *space) memTable(bytes int) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.off {
+		return uint64(bytes) //nolint:gosec // not negative
+	}
+	return uint64(max(min(int64(bytes), s.total/64), 1<<20)) //nolint:gosec // not negative
 }
 
 // snapshots says whether n bytes of a snapshot or a sealed chunk may be written.
@@ -76,24 +82,4 @@ func (s *space) left(asked int64) int64 {
 		return 1 << 62
 	}
 	return s.avail - asked
-}
-
-// waitForRoom holds up pebble's writes when the disk is full: they go on when there is room, for a failed write
-// could not be taken back. It gives up when the store closes.
-func (s *Store) waitForRoom() {
-	s.opts.Logger.Error("disk is full; writing waits for room", "dir", s.dir)
-	retry := time.NewTicker(spaceRetry)
-	defer retry.Stop()
-	for {
-		select {
-		case <-retry.C:
-		case <-s.closing:
-			return
-		}
-		s.space.look()
-		if s.space.left(0) > s.space.reserve/8 {
-			s.opts.Logger.Info("disk has room again", "dir", s.dir)
-			return
-		}
-	}
 }
