@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -46,6 +47,27 @@ func (n *normaliser) number(kind, value string) string {
 		n.numbers[key] = fmt.Sprintf("%s%d", kind, n.count[kind])
 	}
 	return n.numbers[key]
+}
+
+// expectHandle gives a handle that was not seen before the number that the transcript expects, if no other handle has
+// it: so that one answer that differs does not shift the numbers of all that follow. It makes no wrong handle right:
+// two handles never share a number, and one handle never has two.
+func (n *normaliser) expectHandle(want []string, handle string) {
+	for _, line := range want {
+		name, ok := strings.CutPrefix(line, "< electric-handle: ")
+		if !ok || n.numbers["HANDLE "+handle] != "" {
+			continue
+		}
+		for _, used := range n.numbers {
+			if used == name {
+				return
+			}
+		}
+		n.numbers["HANDLE "+handle] = name
+		if i, err := strconv.Atoi(strings.TrimPrefix(name, "HANDLE")); err == nil {
+			n.count["HANDLE"] = max(n.count["HANDLE"], i)
+		}
+	}
 }
 
 // lines returns the answer as a transcript shows it, status first.

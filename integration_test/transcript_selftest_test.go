@@ -43,6 +43,18 @@ func TestNormaliser(t *testing.T) {
 	}, n.lines(r))
 }
 
+// An expected number is given once, to a new handle only.
+func TestNormaliserExpectsHandles(t *testing.T) {
+	n := newNormaliser(false)
+	want := []string{"< 200", "< electric-handle: HANDLE7"}
+	n.expectHandle(want, "a")
+	n.expectHandle(want, "b") // the number is taken
+	require.Equal(t, "HANDLE7", n.number("HANDLE", "a"))
+	require.Equal(t, "HANDLE8", n.number("HANDLE", "b"))
+	n.expectHandle([]string{"< electric-handle: HANDLE9"}, "a") // the handle has a number
+	require.Equal(t, "HANDLE7", n.number("HANDLE", "a"))
+}
+
 func TestEncode(t *testing.T) {
 	require.Equal(t, "table=t&where=n+%3D+%27a%25%26%27&params%5B1%5D=x%3Dy", encode("table=t&where=n = 'a%25%26'&params[1]=x=y"))
 	require.Empty(t, encode(""))

@@ -181,6 +181,7 @@ func (r *runner) check(t *testing.T, file string, s step, name string, res *resp
 		want[i] = unifyText(line)
 	}
 	sortSnapshotRows(want)
+	r.norm.expectHandle(want, res.header.Get("electric-handle"))
 	got := r.norm.lines(res)
 	if len(want) > 0 && len(got) > 0 {
 		got[0] += slowness(want[0], res.took)
