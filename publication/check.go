@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -121,59 +119,8 @@ func (m *Manager) adopt(v *view) {
 	}
 }
 
-// Status is what Ensure found.
-type Status struct {
-	// Created tells that the publication is new. A slot that is older than its publication cannot decode with it and has
-	// to be made anew.
-	Created bool
-	// Generated tells that stored generated columns are in the stream (Postgres 18 and later).
-	Generated bool
-}
-
-// Ensure makes the publication if there is none and, in automatic mode, makes it publish all operations. It is called
-// at start, before replication begins. In manual mode it only looks. It returns a *Error when the operator has to do
-// something.
-func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (Status, error) {
-	m := New(pool, name, opts)
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return Status{}, errUnavailable(err)
-	}
-	defer conn.Release()
-	s := &session{conn: conn.Conn(), pub: name}
-	v, err := s.look(ctx, nil)
-	if err != nil {
-		return Status{}, err
-	}
-	if m.opts.Manual {
-		switch {
-		case v.Publication == nil:
-			return Status{}, m.errNoPublication(nil)
-		case !v.Publication.Complete:
-			return Status{}, m.errOperations()
-		}
-		return Status{Generated: v.Publication.Generated}, nil
-	}
-	created := v.Publication == nil
-	if _, err := m.settle(ctx, s, v); err != nil {
-		return Status{}, err
-	}
-	if created {
-		if v, err = s.look(ctx, nil); err != nil {
-			return Status{}, err
-		}
-		if v.Publication == nil {
-			return Status{}, m.errNoPublication(nil)
-		}
-	}
-	return Status{Created: created, Generated: v.Publication.Generated}, nil
-}
-
-// createSQL makes a publication without tables.
-func createSQL(name string, major int) string {
-	params := publishAll
-	if major >= 18 {
-		params += ", publish_generated_columns = stored"
-	}
-	return "CREATE PUBLICATION " + quoteIdent(name) + " WITH (" + params + ")"
+// createSQL makes a publication without tables. At start that is done by replication; here it is for one that was
+// dropped while the server runs.
+func createSQL(name string) string {
+	return "CREATE PUBLICATION " + quoteIdent(name) + " WITH (" + publishAll + ")"
 }

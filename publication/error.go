@@ -59,6 +59,7 @@ func (e *Error) Unwrap() []error {
 		errs = append(errs, ErrTimeout)
 	case CodeTableGone:
 		errs = append(errs, ErrTableGone)
+	default:
 	}
 	if e.Err != nil {
 		errs = append(errs, e.Err)

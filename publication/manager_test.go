@@ -377,10 +377,14 @@ CREATE TABLE pt (id int PRIMARY KEY) PARTITION BY LIST (id); CREATE TABLE pt1 PA
 			`" and the SHAPESERVER_MANUAL_TABLE_PUBLISHING setting prevents shapeserver from adding it. Run: ALTER PUBLICATION "` + name + `" ADD TABLE "public"."mp"`},
 		{`ALTER PUBLICATION "` + name + `" ADD TABLE mp, mp2, pt`, `Publication "` + name + `" does not publish all operations. Run: ALTER PUBLICATION "` + name +
 			`" SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = false)`},
-		{`ALTER PUBLICATION "` + name + `" SET (publish = 'insert, update, delete, truncate')`,
-			`Database table "public.mp" does not have its replica identity set to FULL. Run: ALTER TABLE "public"."mp" REPLICA IDENTITY FULL`},
-		{`ALTER TABLE mp REPLICA IDENTITY FULL; ALTER PUBLICATION "` + name + `" SET TABLE mp (id), mp2, pt`,
-			`Publication "` + name + `" has a row filter or a column list for database table "public.mp"; it must publish whole rows`},
+		{
+			`ALTER PUBLICATION "` + name + `" SET (publish = 'insert, update, delete, truncate')`,
+			`Database table "public.mp" does not have its replica identity set to FULL. Run: ALTER TABLE "public"."mp" REPLICA IDENTITY FULL`,
+		},
+		{
+			`ALTER TABLE mp REPLICA IDENTITY FULL; ALTER PUBLICATION "` + name + `" SET TABLE mp (id), mp2, pt`,
+			`Publication "` + name + `" has a row filter or a column list for database table "public.mp"; it must publish whole rows`,
+		},
 		{`ALTER PUBLICATION "` + name + `" SET TABLE mp, mp2, pt`, ""},
 	} {
 		db.Exec(t, step.do)
@@ -571,28 +575,4 @@ func TestDatabaseAway(t *testing.T) {
 	require.ErrorAs(t, err, &own)
 	assert.Equal(t, publication.CodeUnavailable, own.Code)
 	require.Error(t, f.Check(t.Context()))
-}
-
-func TestEnsure(t *testing.T) {
-	db := pgtest.New(t)
-	pool := db.Pool(t)
-	var own *publication.Error
-	_, err := publication.Ensure(t.Context(), pool, name, publication.Options{Manual: true})
-	require.ErrorAs(t, err, &own)
-	assert.Equal(t, publication.CodePublication, own.Code)
-	got, err := publication.Ensure(t.Context(), pool, name, publication.Options{})
-	require.NoError(t, err)
-	assert.True(t, got.Created)
-	got, err = publication.Ensure(t.Context(), pool, name, publication.Options{})
-	require.NoError(t, err)
-	assert.False(t, got.Created)
-	db.Exec(t, `ALTER PUBLICATION "`+name+`" SET (publish = 'insert')`)
-	_, err = publication.Ensure(t.Context(), pool, name, publication.Options{Manual: true})
-	require.ErrorAs(t, err, &own)
-	assert.Equal(t, publication.CodeOperations, own.Code)
-	_, err = publication.Ensure(t.Context(), pool, name, publication.Options{})
-	require.NoError(t, err)
-	got, err = publication.Ensure(t.Context(), pool, name, publication.Options{Manual: true})
-	require.NoError(t, err)
-	assert.False(t, got.Created)
 }

@@ -236,7 +236,7 @@ func (m *Manager) settle(ctx context.Context, s *session, v *view) (changed bool
 	}
 	if v.Publication == nil {
 		m.loseAll(ctx)
-		_, err = s.exec(ctx, createSQL(m.name, s.major()))
+		_, err = s.exec(ctx, createSQL(m.name))
 	} else {
 		if !v.Publication.Complete {
 			m.loseAll(ctx)

@@ -33,7 +33,6 @@ type view struct {
 		AllTables bool     `json:"all"`
 		Complete  bool     `json:"complete"` // all four operations
 		ViaRoot   bool     `json:"via_root"`
-		Generated bool     `json:"generated"`
 		Members   []uint32 `json:"members"` // tables named in it
 	} `json:"publication"`
 	Relations []relation `json:"relations"`
@@ -84,7 +83,6 @@ WITH RECURSIVE pub AS (
 SELECT json_build_object(
   'publication', (SELECT json_build_object('all', puballtables,
       'complete', pubinsert AND pubupdate AND pubdelete AND pubtruncate, 'via_root', pubviaroot,
-      'generated', coalesce(to_jsonb(pub)->>'pubgencols', 'n') = 's',
       'members', (SELECT json_agg(pr.prrelid::int8) FROM pg_catalog.pg_publication_rel pr WHERE pr.prpubid = pub.oid)) FROM pub),
   'relations', (SELECT json_agg(json_build_object('root', down.root::int8, 'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
       'kind', c.relkind, 'identity', c.relreplident, 'partition', c.relispartition,

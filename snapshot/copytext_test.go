@@ -34,7 +34,7 @@ func TestParse(t *testing.T) {
 		p := copyText{row: make(changes.Row, len(c.want))}
 		got, err := p.parse([]byte(c.line))
 		require.NoError(t, err, "%q", c.line)
-		require.Equal(t, len(c.want), len(got))
+		require.Len(t, got, len(c.want))
 		for i := range got {
 			assert.Equal(t, c.want[i].Kind, got[i].Kind, "%q", c.line)
 			assert.Equal(t, string(c.want[i].Bytes), string(got[i].Bytes), "%q", c.line)

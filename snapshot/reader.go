@@ -98,8 +98,10 @@ func (r *Reader) Read(ctx context.Context, d *shape.Definition, enc *shapelog.En
 			return fromSink.err
 		}
 		if try == r.opts.MaxTries {
-			return &Error{Message: "Unable to create initial snapshot: the replication stream moved on each time",
-				Class: ErrUnavailable, Err: ErrAgain}
+			return &Error{
+				Message: "Unable to create initial snapshot: the replication stream moved on each time",
+				Class:   ErrUnavailable, Err: ErrAgain,
+			}
 		}
 		r.opts.Logger.DebugContext(ctx, "snapshot is taken again", "table", d.Table.Name, "try", try)
 	}

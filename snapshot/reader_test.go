@@ -23,6 +23,7 @@ import (
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapelog"
 	"github.com/shapeserver/shapeserver/snapshot"
+	"github.com/shapeserver/shapeserver/where"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,6 +127,39 @@ INSERT INTO items VALUES (1, 'a', NULL), (2, '', 5)`)
 		`{"key":"\"public\".\"items\"/\"1\"","value":{"id":"1","v":"a","n":null},"headers":{"operation":"insert","relation":["public","items"]}}`,
 		`{"key":"\"public\".\"items\"/\"2\"","value":{"id":"2","v":"","n":"5"},"headers":{"operation":"insert","relation":["public","items"]}}`,
 	}, s.rows)
+}
+
+// The clause and the columns are the definition's, and the clause's operators are Postgres's own whatever the role has
+// in its search_path.
+func TestClauseAndColumns(t *testing.T) {
+	db := pgtest.New(t)
+	db.Exec(t, `CREATE SCHEMA "Odd"; CREATE TYPE "Odd".mood AS ENUM ('sad', 'it''s ok');
+CREATE TABLE items (id int PRIMARY KEY, "V 1" text, m "Odd".mood, n numeric);
+INSERT INTO items VALUES (1, 'a', 'sad', 1), (2, 'b', 'it''s ok', 2), (3, 'é\', 'it''s ok', 3), (4, NULL, NULL, NULL);
+CREATE FUNCTION public.never(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+CREATE OPERATOR public.= (FUNCTION = public.never, LEFTARG = text, RIGHTARG = text);
+ALTER DATABASE `+db.Name+` SET search_path = public, pg_catalog`)
+	pool := db.Pool(t)
+	for clause, want := range map[string][]string{
+		`m = 'it''s ok' AND n >= 2.5`:   {"3"},
+		`"V 1" = 'é\'`:                  {"3"},
+		`"V 1" LIKE 'b%' OR m IS NULL`:  {"2", "4"},
+		`id = ANY (ARRAY[1, 4])`:        {"1", "4"},
+		`"V 1" IN ('a', 'b') AND n > 0`: {"1", "2"},
+	} {
+		d := define(t, pool, "items", "id", "V 1")
+		var err error
+		d.Where, err = where.Parse(clause, nil, d.Table.WhereScope())
+		require.NoError(t, err, clause)
+		var s sink
+		require.NoError(t, snapshot.New(pool, snapshot.Options{}).Read(t.Context(), d, encoder(d), &s), clause)
+		var got []string
+		for _, v := range s.values(t) {
+			assert.Len(t, v, 2)
+			got = append(got, v["id"].(string))
+		}
+		assert.ElementsMatch(t, want, got, clause)
+	}
 }
 
 // What Register did is seen by the snapshot: it comes before.
@@ -273,6 +307,7 @@ INSERT INTO jv SELECT 2000 + n, s FROM unnest(ARRAY['\N', '\.', '\', '\\', '\t',
 	var id, text string
 	_, err = pgx.ForEachRow(rows, []any{&id, &text}, func() error { want[id] = text; return nil })
 	require.NoError(t, err)
+	require.NoError(t, rows.Err())
 	assert.Equal(t, want, got)
 }
 

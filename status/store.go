@@ -136,6 +136,10 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-s.wake:
 		}
 		for {
+			if ctx.Err() != nil {
+				s.end(context.Cause(ctx))
+				return context.Cause(ctx)
+			}
 			batch := s.take()
 			if len(batch) == 0 {
 				break

@@ -23,9 +23,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	history  = status.History{SystemID: "7", Timeline: 1}
-	goesOn   = func(status.History) error { return nil }
-	stopping = errors.New("stopping")
+	history     = status.History{SystemID: "7", Timeline: 1}
+	goesOn      = func(status.History) error { return nil }
+	errStopping = errors.New("stopping")
 )
 
 func open(t testing.TB) (*pgtest.DB, *pgxpool.Pool) {
@@ -49,7 +49,7 @@ func run(t testing.TB, s *status.Store) (stop func() error) {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	stop = sync.OnceValue(func() error {
-		cancel(stopping)
+		cancel(errStopping)
 		return <-done
 	})
 	t.Cleanup(func() { _ = stop() })
@@ -129,7 +129,7 @@ func TestOneBadRowSpoilsNoOther(t *testing.T) {
 	s := status.New(pool, take(t, pool, "a"), status.Options{})
 	stop := run(t, s)
 	require.NoError(t, s.Put(t.Context(), row("1-0")))
-	require.ErrorIs(t, stop(), stopping)
+	require.ErrorIs(t, stop(), errStopping)
 
 	s = status.New(pool, s.Claim(), status.Options{})
 	results := make([]chan error, 20)
@@ -241,10 +241,10 @@ func TestStopAnswersEverybody(t *testing.T) {
 		require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting))
 	}
 	go func() { second <- s.Put(t.Context(), row("1-2")) }()
-	require.ErrorIs(t, stop(), stopping)
+	require.ErrorIs(t, stop(), errStopping)
 	require.Error(t, <-first)
-	require.ErrorIs(t, <-second, stopping)
-	require.ErrorIs(t, s.Put(t.Context(), row("1-3")), stopping)
+	require.ErrorIs(t, <-second, errStopping)
+	require.ErrorIs(t, s.Put(t.Context(), row("1-3")), errStopping)
 }
 
 // A caller that leaves has its answer, and the row may be there all the same.
@@ -269,7 +269,7 @@ func TestDatabaseAway(t *testing.T) {
 	s := status.New(dead, claim, status.Options{})
 	stop := run(t, s)
 	require.Error(t, s.Put(t.Context(), row("1-1")))
-	require.ErrorIs(t, stop(), stopping, "Run outlives it")
+	require.ErrorIs(t, stop(), errStopping, "Run outlives it")
 }
 
 // Through a transaction-mode pooler there are no named statements: the mode that the pool must have then.
@@ -292,7 +292,7 @@ func TestWithoutNamedStatements(t *testing.T) {
 	list, err := status.New(pool, s.Claim(), status.Options{}).List(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, list, 2)
-	require.ErrorIs(t, stop(), stopping)
+	require.ErrorIs(t, stop(), errStopping)
 }
 
 // BenchmarkPut is sixteen callers that each make one shape after the other.
