@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -50,24 +50,22 @@ func (n *normaliser) number(kind, value string) string {
 }
 
 // expectHandle gives a handle that was not seen before the number that the transcript expects, if no other handle has
-// it: so that one answer that differs does not shift the numbers of all that follow. It makes no wrong handle right:
-// two handles never share a number, and one handle never has two.
+// it, else one that no transcript expects: so that one answer that differs does not shift the numbers of all that
+// follow. It makes no wrong handle right: two handles never share a number, and one handle never has two.
 func (n *normaliser) expectHandle(want []string, handle string) {
+	key := "HANDLE " + handle
+	if handle == "" || n.numbers[key] != "" {
+		return
+	}
 	for _, line := range want {
 		name, ok := strings.CutPrefix(line, "< electric-handle: ")
-		if !ok || n.numbers["HANDLE "+handle] != "" {
-			continue
-		}
-		for _, used := range n.numbers {
-			if used == name {
-				return
-			}
-		}
-		n.numbers["HANDLE "+handle] = name
-		if i, err := strconv.Atoi(strings.TrimPrefix(name, "HANDLE")); err == nil {
-			n.count["HANDLE"] = max(n.count["HANDLE"], i)
+		if ok && !slices.Contains(slices.Collect(maps.Values(n.numbers)), name) {
+			n.numbers[key] = name
+			return
 		}
 	}
+	n.count["unexpected"]++
+	n.numbers[key] = fmt.Sprintf("HANDLE?%d", n.count["unexpected"])
 }
 
 // lines returns the answer as a transcript shows it, status first.

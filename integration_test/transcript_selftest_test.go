@@ -50,7 +50,7 @@ func TestNormaliserExpectsHandles(t *testing.T) {
 	n.expectHandle(want, "a")
 	n.expectHandle(want, "b") // the number is taken
 	require.Equal(t, "HANDLE7", n.number("HANDLE", "a"))
-	require.Equal(t, "HANDLE8", n.number("HANDLE", "b"))
+	require.Equal(t, "HANDLE?1", n.number("HANDLE", "b"))
 	n.expectHandle([]string{"< electric-handle: HANDLE9"}, "a") // the handle has a number
 	require.Equal(t, "HANDLE7", n.number("HANDLE", "a"))
 }
