@@ -11,6 +11,8 @@ import (
 var accepted = map[string]string{
 	"ELECTRIC_DATABASE_USE_IPV6":                          "every address of the database's host is tried, IPv6 and IPv4",
 	"ELECTRIC_TEMPORARY_REPLICATION_SLOT_USE_RANDOM_NAME": "the slot is never temporary; give each server a REPLICATION_STREAM_ID of its own",
+	"ELECTRIC_REPLICATION_IDLE_TIMEOUT":                   "the connections to the database stay open",
+	"ELECTRIC_PUBLICATION_ALTER_DEBOUNCE_TIME":            "tables that wait to be published are gathered without a pause",
 	"ELECTRIC_PERSISTENT_STATE":                           "the catalogue of shapes is kept in Postgres, in schema shapeserver",
 	"ELECTRIC_STORAGE":                                    "logs are always kept in STORAGE_DIR",
 	"ELECTRIC_SHAPE_DB_EXCLUSIVE_MODE":                    "there is no SQLite file",

@@ -32,12 +32,8 @@ type Config struct {
 	StreamID string
 	// CleanupSlotOnShutdown drops the replication slot at a clean stop.
 	CleanupSlotOnShutdown bool
-	// ReplicationIdleTimeout closes the database connections after so long without requests; zero means never.
-	ReplicationIdleTimeout time.Duration
 	// ManualTablePublishing leaves the publication and replica identities to the database's administrator.
 	ManualTablePublishing bool
-	// PublicationAlterDebounce is how long to gather tables before one ALTER PUBLICATION; zero means not at all.
-	PublicationAlterDebounce time.Duration
 	// PublicationRefreshPeriod is how often the publication is compared with what it should hold.
 	PublicationRefreshPeriod time.Duration
 	// SchemaReconcilePeriod is how often the tables of shapes are compared with the catalogue.

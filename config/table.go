@@ -126,23 +126,9 @@ var settings = []setting{
 		at:  func(c *Config) value { return boolValue{&c.CleanupSlotOnShutdown} },
 	},
 	{
-		section: "Replication", name: prefix + "REPLICATION_IDLE_TIMEOUT", aliases: []string{"ELECTRIC_REPLICATION_IDLE_TIMEOUT"}, def: "0",
-		doc: "Close all database connections after so long without a request, so that a database may scale to zero. While they are closed Postgres keeps the WAL.",
-		at: func(c *Config) value {
-			return durationValue{p: &c.ReplicationIdleTimeout, lo: time.Second, hi: 30 * day, zero: "means never"}
-		},
-	},
-	{
 		section: "Replication", name: prefix + "MANUAL_TABLE_PUBLISHING", aliases: []string{"ELECTRIC_MANUAL_TABLE_PUBLISHING"}, def: "false",
 		doc: "Never alter the publication or a table. Whoever administers the database adds the tables and sets REPLICA IDENTITY FULL.",
 		at:  func(c *Config) value { return boolValue{&c.ManualTablePublishing} },
-	},
-	{
-		section: "Replication", name: prefix + "PUBLICATION_ALTER_DEBOUNCE_TIME", aliases: []string{"ELECTRIC_PUBLICATION_ALTER_DEBOUNCE_TIME"}, def: "0",
-		doc: "Gather the tables of new shapes for so long before one ALTER PUBLICATION.",
-		at: func(c *Config) value {
-			return durationValue{p: &c.PublicationAlterDebounce, lo: 0, hi: time.Minute, zero: "means at once"}
-		},
 	},
 	{
 		section: "Replication", name: prefix + "PUBLICATION_REFRESH_PERIOD", aliases: []string{"ELECTRIC_TWEAKS_PUBLICATION_REFRESH_PERIOD"}, def: "60s",

@@ -125,7 +125,20 @@ func (s *Server) Run(ctx context.Context) error {
 		[]runner{{"shapes", s.runSessions}},
 		[]runner{{"storage", s.store.Run}},
 	)
+	if s.cfg.CleanupSlotOnShutdown && err == nil {
+		err = s.dropSlot(ctx)
+	}
 	return errors.Join(err, s.close())
+}
+
+// dropSlot leaves no slot behind, so that Postgres keeps no WAL for a server that may never come back.
+func (s *Server) dropSlot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownTimeout)
+	defer cancel()
+	if err := s.stream.DropSlot(ctx); err != nil {
+		return fmt.Errorf("drop the replication slot at the stop: %w", err)
+	}
+	return nil
 }
 
 // serveHTTP serves the API. When ctx ends, requests that wait are ended, and what is being sent may finish.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/shapeserver/shapeserver/changes"
@@ -30,7 +30,7 @@ type core struct {
 	collector   *collector.Collector
 	cleaner     *cleaner.Cleaner
 	info        replication.Info
-	lastTable   atomic.Pointer[shape.Table] // the table that tableSeen was last told of
+	tables      sync.Map // by tableName, the *shape.Table that tableSeen was last told of
 }
 
 // runSessions runs one session after another until ctx ends or a session fails for a reason that another try cannot
@@ -240,15 +240,18 @@ func (s *Server) checkSchemas(ctx context.Context, c *core) error {
 		case <-tick.C:
 		}
 		c.cache.NoteUse()
+		c.cache.Evict(ctx, s.cfg.MaxShapes)
 		if err := c.cache.CheckSchemas(ctx, s.tables); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "schema check failed, trying again later", "error", err)
 		}
 	}
 }
 
-// tableSeen passes on a table that was looked up, when it is not the one that was passed on last.
+type tableName struct{ schema, name string }
+
+// tableSeen passes on a table that was looked up, when it is not the one that was passed on last under its name.
 func (c *core) tableSeen(ctx context.Context, t *shape.Table) {
-	if c.lastTable.Swap(t) != t {
+	if was, ok := c.tables.Swap(tableName{t.Schema, t.Name}, t); !ok || was != t {
 		c.cache.TableSeen(ctx, t)
 	}
 }

@@ -95,7 +95,7 @@ type entry struct {
 	handle   shape.Handle
 	def      *shape.Definition
 	identity string
-	used     atomic.Int64 // unix seconds of the last request that found it
+	used     atomic.Int64 // when a request last found it, in unix nanoseconds
 	noted    int64        // the last value of used that was handed to status; of NoteUse alone
 
 	// made is closed when the shape can be handed out, or could not be made; then shape or err is set.
@@ -157,7 +157,7 @@ func (c *Cache) Lookup(h shape.Handle) (*Shape, bool) {
 	if e.err != nil {
 		return nil, false
 	}
-	e.used.Store(time.Now().Unix())
+	e.used.Store(time.Now().UnixNano())
 	return e.shape, true
 }
 
@@ -188,7 +188,7 @@ func (c *Cache) GetOrCreate(ctx context.Context, def *shape.Definition) (*Shape,
 	if e.err != nil {
 		return nil, e.err
 	}
-	e.used.Store(time.Now().Unix())
+	e.used.Store(time.Now().UnixNano())
 	return e.shape, nil
 }
 
@@ -223,9 +223,9 @@ func (c *Cache) NoteUse() {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for h, e := range c.byHandle {
-		if used := e.used.Load(); used-e.noted >= 60 {
+		if used := e.used.Load(); used-e.noted >= int64(time.Minute) {
 			e.noted = used
-			c.records.Status.Used(h, time.Unix(used, 0))
+			c.records.Status.Used(h, time.Unix(0, used))
 		}
 	}
 }

@@ -31,7 +31,8 @@ func (c *Cache) create(ctx context.Context, e *entry) {
 	e.consumer = cons // before made, so that whoever stops the shape finds it
 	c.mu.Unlock()
 	close(e.made)
-	e.noted = time.Now().Unix()
+	e.noted = time.Now().UnixNano()
+	e.used.Store(e.noted)
 	c.opts.Logger.InfoContext(ctx, "shape created", "handle", e.handle, "schema", e.def.Table.Schema, "table", e.def.Table.Name)
 	c.supervise(ctx, e, cons, func() error { return c.snapshot(ctx, e, cons) })
 }

@@ -60,7 +60,8 @@ func (c *Cache) restoreOne(row *status.Row, table *shape.Table) (*entry, error) 
 		return nil, errors.New("its table or its clause means something else now")
 	}
 	e.shape = &Shape{Handle: e.handle, Definition: def, Log: log, entry: e}
-	e.used.Store(row.LastUsedAt.Unix())
+	e.used.Store(row.LastUsedAt.UnixNano())
+	e.noted = e.used.Load()
 	close(e.made)
 	c.mu.Lock()
 	defer c.mu.Unlock()
