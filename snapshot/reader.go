@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -172,18 +173,18 @@ func (r *Reader) read(ctx context.Context, conn *pgconn.PgConn, d *shape.Definit
 // coordinates takes the snapshot and checks that the table in it is the definition's.
 func (r *Reader) coordinates(ctx context.Context, conn *pgconn.PgConn, d *shape.Definition) (changes.Snapshot, changes.LSN, error) {
 	var none changes.Snapshot
-	results, err := conn.Exec(ctx, coordinatesSQL(d)).ReadAll()
+	results, err := conn.Exec(ctx, coordinatesSQL(d.Table)).ReadAll()
 	if err != nil {
 		return none, 0, fmt.Errorf("read coordinates: %w", err)
 	}
-	if len(results) != 1 || len(results[0].Rows) != 1 {
-		return none, 0, &Error{Message: droppedMessage(d), Class: ErrSchemaChanged}
+	if len(results) != 3 || len(results[0].Rows) != 1 {
+		return none, 0, fmt.Errorf("read coordinates: %d results", len(results))
 	}
 	row := results[0].Rows[0]
-	if string(row[2]) != fmt.Sprint(d.Table.OID) {
+	if string(row[2]) != strconv.FormatUint(uint64(d.Table.OID), 10) {
 		return none, 0, &Error{Message: droppedMessage(d), Class: ErrSchemaChanged}
 	}
-	if string(row[3]) != fingerprint(d.Table) {
+	if !sameTable(d.Table, results[1].Rows, results[2].Rows) {
 		return none, 0, &Error{
 			Message: fmt.Sprintf(`The columns of database table "%s.%s" have changed`, d.Table.Schema, d.Table.Name),
 			Class:   ErrSchemaChanged,

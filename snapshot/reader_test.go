@@ -311,6 +311,22 @@ INSERT INTO jv SELECT 2000 + n, s FROM unnest(ARRAY['\N', '\.', '\', '\\', '\t',
 	assert.Equal(t, want, got)
 }
 
+// Keys of several columns, with included ones, in another order than the columns, and none.
+func TestKeys(t *testing.T) {
+	db := pgtest.New(t)
+	db.Exec(t, `CREATE TABLE k1 (gone int, c int, b text, a int, PRIMARY KEY (a, b) INCLUDE (c)); ALTER TABLE k1 DROP COLUMN gone;
+CREATE TABLE k2 (b int, a int); CREATE UNIQUE INDEX ON k2 (a);
+INSERT INTO k1 VALUES (1, 'x', 2); INSERT INTO k2 VALUES (1, 2)`)
+	pool := db.Pool(t)
+	for table, key := range map[string]string{"k1": `/\"2\"/\"x\""`, "k2": `/\"1\"/\"2\""`} {
+		d := define(t, pool, table)
+		var s sink
+		require.NoError(t, snapshot.New(pool, snapshot.Options{}).Read(t.Context(), d, encoder(d), &s), table)
+		require.Len(t, s.rows, 1)
+		assert.Contains(t, s.rows[0], key)
+	}
+}
+
 func TestChangedTables(t *testing.T) {
 	for name, ddl := range map[string]string{
 		"dropped":      "DROP TABLE items",
@@ -320,6 +336,8 @@ func TestChangedTables(t *testing.T) {
 		"column gone":  "ALTER TABLE items DROP COLUMN v",
 		"other type":   "ALTER TABLE items ALTER v TYPE varchar(5)",
 		"other key":    "ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items ADD PRIMARY KEY (v)",
+		"no key":       "ALTER TABLE items DROP CONSTRAINT items_pkey",
+		"longer key":   "ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items ADD PRIMARY KEY (id, v)",
 		"schema moved": "CREATE SCHEMA s2; ALTER TABLE items SET SCHEMA s2",
 	} {
 		t.Run(name, func(t *testing.T) {
