@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,6 +100,8 @@ func (s *Server) pool(ctx context.Context, size int) (*pgxpool.Pool, error) {
 	pc.MaxConns = int32(size) //nolint:gosec // bounded by config
 	pc.MaxConnIdleTime = 5 * time.Minute
 	pc.ConnConfig.DialFunc = s.cfg.Dialer().DialContext
+	// One round trip without named statements: in a transaction-mode pooler the next one may meet another backend.
+	pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	pc.ConnConfig.RuntimeParams["application_name"] = "shapeserver"
 	return pgxpool.NewWithConfig(ctx, pc)
 }

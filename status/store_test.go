@@ -297,7 +297,13 @@ func TestWithoutNamedStatements(t *testing.T) {
 
 // BenchmarkPut is sixteen callers that each make one shape after the other.
 func BenchmarkPut(b *testing.B) {
-	_, pool := open(b)
+	db, _ := open(b)
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	require.NoError(b, err)
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // as the server has it
+	pool, err := pgxpool.NewWithConfig(b.Context(), cfg)
+	require.NoError(b, err)
+	b.Cleanup(pool.Close)
 	s := status.New(pool, take(b, pool, "a"), status.Options{})
 	run(b, s)
 	next := make(chan int)
