@@ -21,11 +21,12 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	buildDir = dir
-	code := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	m.Run() // its exit code is the process's once TestMain returns
 }
 
 // binary returns the path of the server's binary: the one that SHAPESERVER_TEST_BINARY names, else one built from this
