@@ -71,7 +71,7 @@ cover: need/go need/cc ## Measure test coverage of PKG=./... into coverage.txt
 
 .PHONY: lint
 lint: $(LINT) need/cc ## Run the linters
-	$(LINT) run
+	$(LINT) run --allow-parallel-runners
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the code and its imports
