@@ -23,8 +23,8 @@ type checker struct {
 // Bounds on the work of a clause: BETWEEN and CASE check an operand more than once, and IN and rows use one in
 // several places, so that nesting them would otherwise grow without measure.
 const (
-	maxVisits = 400_000
-	maxNodes  = 200_000
+	maxVisits = 100_000
+	maxNodes  = 100_000
 	maxRow    = 100
 )
 
@@ -113,7 +113,9 @@ func nodeName(n *pg.Node) string {
 	if n.GetNode() == nil {
 		return "an empty expression"
 	}
-	return strings.TrimPrefix(reflect.TypeOf(n.GetNode()).Elem().Name(), "Node_")
+	name := strings.TrimPrefix(reflect.TypeOf(n.GetNode()).Elem().Name(), "Node_")
+	// The generated Go names spell what Postgres writes in capitals otherwise.
+	return strings.NewReplacer("Sqlvalue", "SQLValue", "Aexpr", "A_Expr", "Xml", "XML").Replace(name)
 }
 
 // nodeLocation is where a node stands in the client's text, as far as the parser tells.

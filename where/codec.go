@@ -156,6 +156,19 @@ func readInt(b []byte) (value, bool) {
 		return value{}, false
 	}
 	var n uint64
+	if len(b) < 19 { // cannot overflow
+		for _, c := range b {
+			d := uint64(c - '0')
+			if d > 9 {
+				return value{}, false
+			}
+			n = n*10 + d
+		}
+		if neg {
+			return intValue(-int64(n)), true //nolint:gosec // below 10^18
+		}
+		return intValue(int64(n)), true //nolint:gosec // below 10^18
+	}
 	for _, c := range b {
 		d := uint64(c - '0')
 		if d > 9 || n > (math.MaxUint64-d)/10 {

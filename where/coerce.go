@@ -29,7 +29,7 @@ func (s *typeSet) pathway(from, to *typ, ctx castContext) (method castMethod, ke
 			return castRelabel, "", true
 		}
 	}
-	if from.kind == KindArray && to.kind == KindArray {
+	if from.kind == KindArray && to.kind == KindArray && !to.is(oidOidvector) && !to.is(oidInt2vector) {
 		m, k, ok := s.pathway(from.elem, to.elem, ctx)
 		switch {
 		case !ok:

@@ -194,6 +194,11 @@ func buildComparison(n *node) test {
 	b := builtins[n.fn.key]
 	compare, order := b.comparator(n), b.order
 	if n.args[0].typ.baseType().kind == KindEnum {
+		if k := n.args[1]; k.isConst() && k.val.st == isSet {
+			if t := compareColumn(n.args[0], k.val, order); t != nil {
+				return t
+			}
+		}
 		apply := compileApply2(n)
 		x, y := compile(n.args[0]), compile(n.args[1])
 		return func(row changes.Row) Tri { return strict2(apply, x(row), y(row)).tri() }
@@ -201,6 +206,9 @@ func buildComparison(n *node) test {
 	left := compile(n.args[0])
 	if k := n.args[1]; k.isConst() && k.val.st == isSet {
 		right := k.val
+		if t := compareColumn(n.args[0], right, order); t != nil {
+			return t
+		}
 		return func(row changes.Row) Tri {
 			v := left(row)
 			if v.st != isSet {

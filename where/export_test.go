@@ -16,7 +16,7 @@ type Value struct {
 
 // ParseValue is Parse without the demand for a boolean.
 func ParseValue(text string, scope Scope) (*Value, error) {
-	tree, err := parseTree(text, limits{MaxText, restoreDepth})
+	tree, err := parseTree(text, limits{MaxText, restoreDepth, maxComments})
 	if err != nil {
 		return nil, err
 	}

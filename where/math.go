@@ -233,4 +233,3 @@ func floatToNumeric(digits int) func(value) value {
 		return out
 	}
 }
-

@@ -26,17 +26,21 @@ func Parse(text string, params map[string]string, scope Scope) (*Expr, error) {
 	if err := checkParams(params); err != nil {
 		return nil, err
 	}
-	return parse(text, params, scope, limits{text: MaxText, depth: maxDepth})
+	return parse(text, params, scope, limits{text: MaxText, depth: maxDepth, comments: maxComments})
 }
 
 // Restore reads back what SQL returned, on a table that may have changed since; it has no parameters and, for texts
 // that parameters made long, no limit of length.
 func Restore(sql string, scope Scope) (*Expr, error) {
-	return parse(sql, nil, scope, limits{text: math.MaxInt, depth: restoreDepth})
+	return parse(sql, nil, scope, limits{text: math.MaxInt, depth: restoreDepth, comments: math.MaxInt})
 }
 
 // limits bounds the text of a clause in bytes, and the depth of its tree.
-type limits struct{ text, depth int }
+type limits struct{ text, depth, comments int }
+
+// maxComments bounds how often "/*" may occur, since Postgres's lexer looks at all the operator characters behind
+// each one: a text made of nothing else would keep it busy for seconds.
+const maxComments = 500
 
 func parse(text string, params map[string]string, scope Scope, lim limits) (*Expr, error) {
 	tree, err := parseTree(text, lim)
@@ -104,6 +108,9 @@ func parseTree(text string, lim limits) (*pg.Node, error) {
 		return nil, whole("WHERE clause is not valid UTF-8")
 	case strings.IndexByte(text, 0) >= 0:
 		return nil, whole("WHERE clause contains a NUL byte")
+	}
+	if strings.Count(text, "/*") > lim.comments {
+		return nil, whole("WHERE clause has more than " + strconv.Itoa(lim.comments) + " comments")
 	}
 	scan, err := pg.Scan(text)
 	if err != nil {

@@ -151,7 +151,32 @@ func lowerText(dst, s []byte, simple bool) []byte {
 	return s
 }
 
+// lowerFrom is lowerText once there is something to change. ASCII, the common case, is written without append.
 func lowerFrom(dst, s []byte, simple bool) []byte {
+	if at := len(dst); cap(dst)-at >= len(s) {
+		out := dst[at : at+len(s)]
+		for i, c := range s {
+			if c >= utf8.RuneSelf {
+				return lowerRunes(dst[:at+i], s[i:], simple)
+			}
+			out[i] = asciiLower[c]
+		}
+		return dst[:at+len(s)]
+	}
+	return lowerRunes(dst, s, simple)
+}
+
+var asciiLower = func() (t [utf8.RuneSelf]byte) {
+	for i := range t {
+		t[i] = byte(i)
+		if i >= 'A' && i <= 'Z' {
+			t[i] += 'a' - 'A'
+		}
+	}
+	return t
+}()
+
+func lowerRunes(dst, s []byte, simple bool) []byte {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		switch {

@@ -26,9 +26,11 @@ const (
 	oidName        = 19
 	oidInt8        = 20
 	oidInt2        = 21
+	oidInt2vector  = 22
 	oidInt4        = 23
 	oidText        = 25
 	oidOid         = 26
+	oidOidvector   = 30
 	oidJSON        = 114
 	oidFloat4      = 700
 	oidFloat8      = 701
