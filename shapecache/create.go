@@ -34,7 +34,7 @@ func (c *Cache) create(ctx context.Context, e *entry) {
 	e.noted = time.Now().UnixNano()
 	e.used.Store(e.noted)
 	c.opts.Logger.InfoContext(ctx, "shape created", "handle", e.handle, "schema", e.def.Table.Schema, "table", e.def.Table.Name)
-	c.supervise(ctx, e, cons, func() error { return c.snapshot(ctx, e, cons) })
+	c.supervise(ctx, cons, func() error { return c.snapshot(ctx, e, cons) })
 }
 
 // make does the part of a creation that a first request waits for: one round trip to Postgres, shared with other
@@ -85,7 +85,7 @@ func (r registrar) Missed(h shape.Handle, s changes.Snapshot) bool { return r.ro
 
 // supervise runs a consumer, with what a new shape does beside it, and closes its done channel when both have ended, for
 // whatever cause. A second goroutine waits for that on cleaner's behalf.
-func (c *Cache) supervise(ctx context.Context, e *entry, cons *consumer.Consumer, beside func() error) { //nolint:contextcheck // the watch lives as long as the cache
+func (c *Cache) supervise(ctx context.Context, cons *consumer.Consumer, beside func() error) { //nolint:contextcheck // the watch lives as long as the cache
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	c.mu.RLock()
@@ -154,7 +154,7 @@ func (c *Cache) Resume(h shape.Handle) (collector.Inbox, error) {
 	e.consumer, e.cancel = cons, cancel
 	c.wg.Go(func() {
 		defer cancel(nil)
-		c.supervise(ctx, e, cons, nil)
+		c.supervise(ctx, cons, nil)
 	})
 	return cons, nil
 }
