@@ -323,13 +323,7 @@ func (c *Collector) route(ctx context.Context, ch *changes.Change) error {
 // the relation is announced again, which Postgres does when the partition is attached or detached.
 func (c *Collector) lookUpAncestors(ctx context.Context, oid uint32) ([]uint32, error) {
 	c.mu.Lock()
-	needed := false
-	for _, t := range c.index.tables {
-		if t.partitioned {
-			needed = true
-			break
-		}
-	}
+	needed := c.index.partitioned > 0
 	c.mu.Unlock()
 	if !needed {
 		delete(c.ancestors, oid)

@@ -9,8 +9,8 @@ import (
 // index finds the routes that a change may concern. A change costs a look-up for each indexed column of its table and
 // nothing for the shapes whose key it does not have.
 type index struct {
-	tables map[uint32]*tableRoutes // by OID of the shape's table
-	parts  map[uint32][]uint32     // partition OID → OIDs above it that have shapes
+	tables      map[uint32]*tableRoutes // by OID of the shape's table
+	partitioned int                     // how many of them are partitioned
 }
 
 // tableRoutes holds the routes of one table.
@@ -26,7 +26,7 @@ type tableRoutes struct {
 }
 
 func newIndex() index {
-	return index{tables: make(map[uint32]*tableRoutes), parts: make(map[uint32][]uint32)}
+	return index{tables: make(map[uint32]*tableRoutes)}
 }
 
 // add files a route under the key its where clause requires, or among those that see every change.
@@ -37,9 +37,9 @@ func (x *index) add(r *route) {
 		x.tables[t.oid] = t
 	}
 	t.count++
-	t.partitioned = t.partitioned || r.def.Table.Kind == 'p'
-	for _, p := range r.def.Table.Partitions {
-		x.addPart(p, t.oid)
+	if r.def.Table.Kind == 'p' && !t.partitioned {
+		t.partitioned = true
+		x.partitioned++
 	}
 	if key, ok := routingKey(r.def); ok {
 		r.keyCol, r.keys = r.def.Table.Columns[key.Column].Name, key.Values
@@ -73,15 +73,6 @@ func routingKey(d *shape.Definition) (where.Key, bool) {
 		}
 	}
 	return best, found
-}
-
-func (x *index) addPart(part, above uint32) {
-	for _, a := range x.parts[part] {
-		if a == above {
-			return
-		}
-	}
-	x.parts[part] = append(x.parts[part], above)
 }
 
 func (x *index) remove(r *route) {
@@ -122,18 +113,8 @@ func (x *index) remove(r *route) {
 		return
 	}
 	delete(x.tables, t.oid)
-	for part, above := range x.parts {
-		kept := above[:0]
-		for _, a := range above {
-			if a != t.oid {
-				kept = append(kept, a)
-			}
-		}
-		if len(kept) == 0 {
-			delete(x.parts, part)
-		} else {
-			x.parts[part] = kept
-		}
+	if t.partitioned {
+		x.partitioned--
 	}
 }
 

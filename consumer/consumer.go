@@ -205,6 +205,9 @@ func (c *Consumer) tryClose(token changes.Token) bool {
 		c.sender.Refused(c.handle, token)
 		return false
 	}
+	if t, ok := c.log.(storage.Trimmer); ok {
+		t.Trim()
+	}
 	c.sender.Closed(c.handle, token)
 	return true
 }

@@ -137,20 +137,25 @@ func guard(f func() error) (err error) {
 // Resume starts the consumer of a suspended shape. It implements collector.Consumers, and is called with a lock of the
 // collector held: it must not call the collector.
 func (c *Cache) Resume(h shape.Handle) (collector.Inbox, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.mu.RLock()
 	e := c.byHandle[h]
+	c.mu.RUnlock()
 	if e == nil || e.shape == nil {
 		return nil, ErrGone
 	}
-	if c.ctx == nil {
-		return nil, ErrNotReady
-	}
-	if _, _, ok := e.shape.Log.Snapshot(); !ok {
+	if _, _, ok := e.shape.Log.Snapshot(); !ok { // may read from disk, so no lock is held
 		return nil, fmt.Errorf("%w: its snapshot is not complete", ErrGone)
 	}
-	ctx, cancel := context.WithCancelCause(c.ctx)
 	cons := consumer.New(h, e.def, e.shape.Log, c.router, c.opts.Consumer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.byHandle[h] != e:
+		return nil, ErrGone
+	case c.ctx == nil:
+		return nil, ErrNotReady
+	}
+	ctx, cancel := context.WithCancelCause(c.ctx)
 	e.consumer, e.cancel = cons, cancel
 	c.wg.Go(func() {
 		defer cancel(nil)
