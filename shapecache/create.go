@@ -98,17 +98,20 @@ func (c *Cache) supervise(ctx context.Context, cons *consumer.Consumer, beside f
 	}
 	wg.Go(func() { c.remover.Watch(watching, cons) })
 
-	var cause error
 	var running sync.WaitGroup
 	if beside != nil {
 		running.Go(func() {
+			defer cons.EndSnapshot(errGoexit) // stands when guard does not return
 			cons.EndSnapshot(guard(beside))
 		})
 	}
+	cause := errGoexit
+	defer func() { // also when guard does not return
+		stop(cause) // ends a snapshot that is still being written
+		running.Wait()
+		cons.Finish(cause)
+	}()
 	cause = guard(func() error { return cons.Run(ctx) })
-	stop(cause) // ends a snapshot that is still being written
-	running.Wait()
-	cons.Finish(cause)
 }
 
 // PanicError is the cause of a consumer that panicked.
@@ -122,16 +125,14 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Valu
 
 var errGoexit = errors.New("goroutine ended without returning")
 
-// guard runs f and turns a panic, or an end by runtime.Goexit, into an error.
+// guard runs f and turns a panic into an error. It does not return when f ends the goroutine by runtime.Goexit.
 func guard(f func() error) (err error) {
-	err = errGoexit
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	err = f()
-	return err
+	return f()
 }
 
 // Resume starts the consumer of a suspended shape. It implements collector.Consumers, and is called with a lock of the
