@@ -25,7 +25,7 @@ help: ## Print this list
 
 .PHONY: build
 build: need/go need/cc ## Build bin/shapeserver
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/shapeserver ./cmd/shapeserver
+	go build -ldflags '$(LDFLAGS)' -o bin/shapeserver ./cmd/shapeserver
 
 .PHONY: run
 run: build ## Start a private Postgres with a demo table and serve it; prints what to type next
