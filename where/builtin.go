@@ -132,6 +132,7 @@ func init() {
 	registerText()
 	registerMath()
 	registerArrays()
+	registerJSON()
 }
 
 func needFor(o order) collNeed {

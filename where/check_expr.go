@@ -132,7 +132,11 @@ func (c *checker) arrayExpr(a *pg.A_ArrayExpr, elem *typ) (*node, error) {
 	}
 	for i, n := range elems {
 		var err error
-		if elems[i], err = c.coerce(n, elem, contextExplicit, -1, n.loc); err != nil {
+		ctx := contextExplicit
+		if c.types.canCoerce([]*typ{n.typ}, []*typ{elem}) {
+			ctx = contextImplicit // the same conversion, which needs no words when it is rendered
+		}
+		if elems[i], err = c.coerce(n, elem, ctx, -1, n.loc); err != nil {
 			return nil, err
 		}
 	}

@@ -47,6 +47,8 @@ func init() {
 		oidTimetz:      {inputTimetz, readTimetz, outputTimetz, compareTimetz},
 		oidTimestamp:   {inputTimestamp, readTimestamp, outputTimestamp, compareInt},
 		oidTimestamptz: {inputTimestamptz, readTimestamp, outputTimestamptz, compareInt},
+		oidJSON:        {inputJSON, readText, outputText, nil},
+		oidJSONB:       {inputJSONB, readJSONB, outputText, nil},
 		oidInterval:    {inputInterval, readInterval, outputInterval, compareInterval},
 	}
 }
@@ -83,6 +85,9 @@ func readText(b []byte) (value, bool) { return bytesValue(b), true }
 func outputText(v value) string { return string(v.b) }
 
 func compareBytes(a, b value) int { return bytes.Compare(a.b, b.b) }
+
+// readJSONB takes canonical text, which is never empty.
+func readJSONB(b []byte) (value, bool) { return bytesValue(b), len(b) > 0 }
 
 // compareBpchar leaves trailing blanks out, as all comparisons of character(n) do.
 func compareBpchar(a, b value) int {

@@ -65,7 +65,7 @@ func TestCastsAgreeWithPostgres(t *testing.T) {
 
 // TestFunctionsAgreeWithPostgres calls every function of the catalogue on columns and literals.
 func TestFunctionsAgreeWithPostgres(t *testing.T) {
-	o := newOracle(t, 3, 40)
+	o := newOracle(t, 3, 20)
 	var args []string
 	for _, k := range o.kinds {
 		args = append(args, k.column)
