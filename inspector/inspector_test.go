@@ -144,24 +144,49 @@ CREATE TABLE co (d text, p text COLLATE "POSIX", i text COLLATE nd, n name, ar t
 	assert.Equal(t, "C", column(t, table, "n").Collation.Name)
 }
 
-// The collation "default" of a database whose provider is ICU is that provider's.
-func TestDefaultCollationOfAnICUDatabase(t *testing.T) {
+// The collation "default" of a database is that of the database's own provider: ICU since 15, builtin since 17.
+func TestDefaultCollationOfADatabase(t *testing.T) {
+	for options, c := range map[string]struct {
+		since int
+		want  where.Collation
+	}{
+		"LOCALE_PROVIDER icu ICU_LOCALE 'de' LOCALE 'C'":              {15, where.Collation{Name: "de", Provider: 'i', Deterministic: true}},
+		"LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8' LOCALE 'C'": {17, where.Collation{Name: "C.UTF-8", Provider: 'b', Deterministic: true}},
+		"LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'":                           {14, where.Collation{Name: "C", Ctype: "C.UTF-8", Provider: 'c', Deterministic: true}},
+	} {
+		t.Run(options, func(t *testing.T) {
+			db := pgtest.New(t)
+			var major int
+			require.NoError(t, db.Pool(t).QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int / 10000").Scan(&major))
+			if major < c.since {
+				t.Skipf("this provider exists since Postgres %d", c.since)
+			}
+			name := db.Name + "_loc"
+			db.Exec(t, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8' "+options)
+			t.Cleanup(func() { dropDatabase(t, db, name) })
+			cfg, err := pgxpool.ParseConfig(db.URL)
+			require.NoError(t, err)
+			cfg.ConnConfig.Database = name
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			require.NoError(t, err)
+			t.Cleanup(pool.Close)
+			_, err = pool.Exec(t.Context(), "CREATE TABLE co (d text)")
+			require.NoError(t, err)
+			table := mustTable(t, inspector.New(pool, inspector.Options{}), "co")
+			assert.Equal(t, c.want, column(t, table, "d").Collation)
+			assert.Equal(t, c.want, table.Collation)
+		})
+	}
+}
+
+// Columns that are computed when they are read are generated too.
+func TestVirtualGeneratedColumn(t *testing.T) {
 	db := pgtest.New(t)
-	name := db.Name + "_icu"
-	db.Exec(t, "CREATE DATABASE "+name+" TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'de' LOCALE 'C'")
-	t.Cleanup(func() { dropDatabase(t, db, name) })
-	cfg, err := pgxpool.ParseConfig(db.URL)
-	require.NoError(t, err)
-	cfg.ConnConfig.Database = name
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	_, err = pool.Exec(t.Context(), "CREATE TABLE co (d text)")
-	require.NoError(t, err)
-	table := mustTable(t, inspector.New(pool, inspector.Options{}), "co")
-	got := column(t, table, "d").Collation
-	assert.Equal(t, byte('i'), got.Provider)
-	assert.Equal(t, "de", got.Name)
+	pool := db.Pool(t)
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE gv (id int PRIMARY KEY, v int GENERATED ALWAYS AS (id * 2) VIRTUAL)"); err != nil {
+		t.Skipf("virtual columns exist since Postgres 18: %v", err)
+	}
+	assert.True(t, column(t, mustTable(t, inspector.New(pool, inspector.Options{}), "gv"), "v").Generated)
 }
 
 // B193: nothing of the system, nothing without changes in the stream.

@@ -136,7 +136,7 @@ func (m *Manager) awaitWriters(ctx context.Context, s *session) error {
 			tab.writers.update(h, prepared)
 		}
 		if tab.writers.done() {
-			tab.phase, tab.tries, tab.next = touching, 0, time.Time{}
+			tab.phase, tab.tries, tab.next = refreshing, 0, time.Time{}
 			continue
 		}
 		tab.lastErr = errStillWriting

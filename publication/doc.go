@@ -9,15 +9,14 @@
 //
 // A table goes through these phases:
 //
-//	(none) ──Acquire──► adding ──published, FULL──► barrier ──writers ended──► touching ──► ready
-//	   ▲                   ▲                                                                  │ lost: OnLost
-//	   └──dropped──── dropping ◄──last Release, and then nothing for a while───────────────────┘
+//	(none) ──Acquire──► adding ──published, FULL──► barrier ──writers ended──► refreshing ──► ready
+//	   ▲                   ▲                                                                    │ lost: OnLost
+//	   └──dropped──── dropping ◄──last Release, and then nothing for a while─────────────────────┘
 //
 // Why a barrier: a transaction that wrote to the table before it was published, and is still open, is in neither the
 // stream (it is decoded as of its own time) nor a snapshot taken now. So those are waited for, as CREATE INDEX
-// CONCURRENTLY does, prepared ones too, without blocking anybody. Why touch: servers before Postgres commit
-// 4909b38af0 can keep "not published" in the walsender after decoding such a transaction; changing the publication
-// once more makes them look again.
+// CONCURRENTLY does, prepared ones too, without blocking anybody. Why refresh: older servers remember from decoding such a transaction that the table is not
+// published, and leave out all that comes later; see Manager.refresh.
 //
 // Invariants: no statement waits for a lock on an application's table longer than tens of milliseconds, so that the
 // application's queries never queue behind it; a table that cannot be published delays no other (I7); nothing waits for a removal

@@ -77,7 +77,7 @@ const (
 	unverified              // restored from before a restart, to be ready if the first check finds it in order
 	adding
 	barrier
-	touching
+	refreshing
 	ready
 	dropping
 )
@@ -96,6 +96,7 @@ type table struct {
 	tries     int
 	next      time.Time       // when to try again
 	alone     bool            // was in a batch that failed
+	member    string          // see job
 	relations []uint32        // itself and its partitions, as last seen
 	full      map[uint32]bool // which of them had REPLICA IDENTITY FULL then
 	writers   *writers        // whom the barrier waits for; nil before the first look

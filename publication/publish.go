@@ -179,6 +179,10 @@ func (m *Manager) plan(jobs []job, v *view) []*change {
 		}
 		root := relations[i]
 		c := &change{job: j, relations: relations, published: root.Published}
+		c.member = ""
+		if root.Member {
+			c.member = "ONLY " + root.name().quoted()
+		}
 		for _, r := range relations {
 			// Inner partitioned tables hold no rows; the table itself is set for those who look at it.
 			if !r.full() && (r.Kind == "r" || r.OID == root.OID) {
@@ -195,7 +199,8 @@ func (m *Manager) plan(jobs []job, v *view) []*change {
 		}
 		// A partition that only its root publishes gets an entry of its own: the root's shapes may go first.
 		if !root.Published || root.Filtered || root.Partition && !root.Member && !v.Publication.AllTables {
-			c.add, c.readd = "ONLY "+root.name().quoted(), root.Filtered
+			c.member = "ONLY " + root.name().quoted()
+			c.add, c.readd = c.member, root.Filtered
 		}
 		if c.add == "" && len(c.identity) == 0 {
 			m.atBarrier(c)
@@ -281,6 +286,7 @@ func (m *Manager) atBarrier(c *change) {
 	for _, r := range c.relations {
 		c.tab.full[r.OID] = true // by now
 	}
+	c.tab.member = c.member
 	c.tab.phase, c.tab.writers, c.tab.tries, c.tab.next = barrier, nil, 0, time.Time{}
 }
 

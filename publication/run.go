@@ -117,7 +117,7 @@ func (m *Manager) due(nextCheck time.Time) time.Time {
 // dueLocked returns when Run has to do with the table next.
 func (t *table) dueLocked() (time.Time, bool) {
 	switch {
-	case len(t.waiters) > 0 && (t.phase == adding || t.phase == barrier || t.phase == touching):
+	case len(t.waiters) > 0 && (t.phase == adding || t.phase == barrier || t.phase == refreshing):
 		return t.next, true
 	case t.refs == 0 && len(t.waiters) == 0 && t.phase != dropping:
 		return t.drop, true
@@ -161,7 +161,7 @@ func (m *Manager) pass(ctx context.Context, nextCheck time.Time) (checked bool, 
 		m.checks = m.checks[len(checks):]
 		m.mu.Unlock()
 	}
-	for _, step := range []func(context.Context, *session) error{m.publish, m.awaitWriters, m.touch, m.unpublish} {
+	for _, step := range []func(context.Context, *session) error{m.publish, m.awaitWriters, m.refresh, m.unpublish} {
 		if err := step(ctx, s); err != nil {
 			return check, err
 		}
@@ -177,7 +177,7 @@ func (m *Manager) inPhase(p phase) []job {
 	var jobs []job
 	for _, tab := range m.active {
 		if tab.phase == p && len(tab.waiters) > 0 && !tab.next.After(now) {
-			jobs = append(jobs, job{tab: tab, name: tab.name, tries: tab.tries, alone: tab.alone})
+			jobs = append(jobs, job{tab: tab, name: tab.name, tries: tab.tries, alone: tab.alone, member: tab.member})
 		}
 	}
 	return jobs
@@ -189,6 +189,8 @@ type job struct {
 	name  tableName
 	tries int
 	alone bool
+	// member is how the publication names the table, when it does; empty when something else publishes it.
+	member string
 }
 
 func oidsOf(jobs []job) []uint32 {
@@ -213,38 +215,6 @@ func (m *Manager) fail(tab *table, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failLocked(tab, err)
-}
-
-// touch changes the publication once more for the tables whose writers have ended (see doc.go), and makes them ready.
-func (m *Manager) touch(ctx context.Context, s *session) error {
-	jobs := m.inPhase(touching)
-	if len(jobs) == 0 {
-		return nil
-	}
-	if !m.opts.Manual {
-		err := s.transact(ctx, setLockTimeout(dropLockTimeout), "ALTER PUBLICATION "+quoteIdent(m.name)+" SET ("+publishAll+")")
-		switch {
-		case err == nil:
-		case isPrivilege(err):
-			// Somebody else's publication that has all we need.
-			m.opts.Logger.DebugContext(ctx, "publication is not ours to touch", "publication", m.name, "err", err)
-		case kindOf(err) == tryAgain:
-			for _, j := range jobs {
-				m.later(j.tab, err)
-			}
-			return nil
-		default:
-			return fmt.Errorf("touch publication: %w", err)
-		}
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, j := range jobs {
-		if j.tab.phase == touching {
-			m.readyLocked(j.tab)
-		}
-	}
-	return nil
 }
 
 // unpublish drops the tables that have had no shapes for a while.
@@ -356,7 +326,7 @@ func (m *Manager) lose(ctx context.Context, lost map[*table]shape.Reason) {
 	for tab := range lost {
 		switch tab.phase {
 		case ready, unverified:
-		case barrier, touching:
+		case barrier, refreshing:
 			m.startLocked(tab) // nobody relies on it yet
 			continue
 		case idle, adding, dropping:

@@ -121,16 +121,28 @@ func (s *session) look(ctx context.Context, oids []uint32) (*view, error) {
 }
 
 func (s *session) major() int {
-	version := s.conn.PgConn().ParameterStatus("server_version")
-	end := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' })
-	if end < 0 {
-		end = len(version)
+	major, _ := parseVersion(s.conn.PgConn().ParameterStatus("server_version"))
+	return major
+}
+
+// parseVersion reads the first two numbers of server_version, such as "15.18 (Debian 15.18-0+deb12u1)" or "17beta1".
+func parseVersion(version string) (major, minor int) {
+	number := func(s string) (int, string) {
+		end := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+		if end < 0 {
+			end = len(s)
+		}
+		n, err := strconv.Atoi(s[:end])
+		if err != nil {
+			return 0, s[end:]
+		}
+		return n, s[end:]
 	}
-	n, err := strconv.Atoi(version[:end])
-	if err != nil {
-		return 0
+	major, rest := number(version)
+	if rest, ok := strings.CutPrefix(rest, "."); ok {
+		minor, _ = number(rest)
 	}
-	return n
+	return major, minor
 }
 
 // transact runs statements as one transaction, in one round trip when all goes well. The limits of the role are not
