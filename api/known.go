@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/shapeserver/shapeserver/shape"
 )
@@ -40,8 +39,8 @@ func keyOf(req *request) definitionKey {
 // knownShape is what a text of a definition was proven to name. It is immutable.
 type knownShape struct {
 	handle shape.Handle
-	schema string    // value of electric-schema
-	at     time.Time // when the catalogue was last asked
+	schema string       // value of electric-schema
+	table  *shape.Table // what it was proven on
 }
 
 // knownDefinitions remembers texts of definitions that have been checked, so that most requests need neither the

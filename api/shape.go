@@ -12,8 +12,9 @@ import (
 	"github.com/shapeserver/shapeserver/storage"
 )
 
-// schemaAge is how long the catalogue's word on a table is good for the electric-schema header.
-const schemaAge = time.Minute
+// tablePatience is how long a first request for a shape that is known waits for the catalogue's word that its table is
+// still the same.
+const tablePatience = time.Second
 
 // target is the shape that a request is about.
 type target struct {
@@ -80,14 +81,14 @@ func (s *server) resolve(ctx context.Context, req *request, bad shape.FieldError
 			return nil, invalidFields(shape.FieldErrors{"subset": {"subset snapshots are not supported by this server yet"}})
 		}
 		key = keyOf(req)
-		var recent bool
-		known, recent = s.recall(key)
+		var on *shape.Table
+		known, on = s.recall(key)
 		if known == nil && named != nil && req.handle == named.Handle {
 			known = s.prove(key, req, named)
-			recent = known != nil
 		}
-		// Only the first response of a session tells the client about columns, so only that must be recent.
-		if known != nil && (recent || req.handle != "") {
+		// Only the first response of a session begins with rows and tells about columns, so only for that the catalogue
+		// is asked: DDL alone sends nothing down the stream, and a table of yesterday must not be handed out anew.
+		if known != nil && (req.handle != "" || s.unchanged(ctx, req, on)) {
 			return known.expect(req)
 		}
 	}
@@ -111,18 +112,30 @@ func (t *target) expect(req *request) (*target, *failure) {
 	return t, nil
 }
 
-// recall returns the live shape that the definition's text was proven to name, and whether what is known of its columns
-// is recent. It touches nothing outside the process.
-func (s *server) recall(key definitionKey) (t *target, recent bool) {
+// recall returns the live shape that the definition's text was proven to name, and the table it was proven on. It touches
+// nothing outside the process.
+func (s *server) recall(key definitionKey) (t *target, on *shape.Table) {
 	known := s.known.get(key)
 	if known == nil {
-		return nil, false
+		return nil, nil
 	}
 	sh, ok := s.backend.Lookup(known.handle)
 	if !ok {
-		return nil, false
+		return nil, nil
 	}
-	return &target{sh, known.schema}, time.Since(known.at) < schemaAge
+	return &target{sh, known.schema}, known.table
+}
+
+// unchanged reports whether the table that the request names is still the one that on describes, as far as can be told: a
+// catalogue that does not answer says nothing against it.
+func (s *server) unchanged(ctx context.Context, req *request, on *shape.Table) bool {
+	ctx, cancel := context.WithTimeout(ctx, tablePatience)
+	defer cancel()
+	now, err := s.backend.Table(ctx, req.schemaName, req.tableName, true)
+	if err != nil {
+		return !errors.Is(err, inspector.ErrUndefinedTable)
+	}
+	return now == on
 }
 
 // prove checks a definition's text against the table as a live shape knows it, and returns that shape if they are the
@@ -141,7 +154,7 @@ func (s *server) prove(key definitionKey, req *request, sh *shapecache.Shape) *t
 
 func (s *server) remember(key definitionKey, d *shape.Definition, sh *shapecache.Shape) *target {
 	schema := string(shape.SchemaHeader(d))
-	s.known.put(key, &knownShape{handle: sh.Handle, schema: schema, at: time.Now()})
+	s.known.put(key, &knownShape{handle: sh.Handle, schema: schema, table: d.Table})
 	return &target{sh, schema}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/shapeserver/shapeserver/api"
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/inspector"
 	"github.com/shapeserver/shapeserver/replication"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapecache"
@@ -89,13 +90,15 @@ func (b *backend) Table(ctx context.Context, schema, name string, fresh bool) (*
 		age = freshTable
 	}
 	t, err := b.s.tables.Table(ctx, schema, name, age)
-	if err != nil {
-		return nil, err
-	}
-	if core := b.s.core.Load(); core != nil {
+	core := b.s.core.Load()
+	switch {
+	case core == nil:
+	case err == nil:
 		core.tableSeen(ctx, t)
+	case errors.Is(err, inspector.ErrUndefinedTable):
+		core.tableGone(ctx, schema, name)
 	}
-	return t, nil
+	return t, err
 }
 
 // Lookup implements api.Backend.

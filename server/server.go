@@ -97,7 +97,7 @@ func (s *Server) pool(ctx context.Context, size int) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)
 	}
-	pc.MaxConns = int32(size) //nolint:gosec // bounded by config
+	pc.MaxConns = int32(size)             //nolint:gosec // bounded by config
 	pc.MinIdleConns = int32(min(2, size)) //nolint:gosec // a first request should not wait for a connection to be made
 	pc.MaxConnIdleTime = 5 * time.Minute
 	pc.ConnConfig.DialFunc = s.cfg.Dialer().DialContext

@@ -255,3 +255,10 @@ func (c *core) tableSeen(ctx context.Context, t *shape.Table) {
 		c.cache.TableSeen(ctx, t)
 	}
 }
+
+// tableGone passes on that a table was looked up and is not there, when it was there before.
+func (c *core) tableGone(ctx context.Context, schema, name string) {
+	if _, ok := c.tables.LoadAndDelete(tableName{schema, name}); ok {
+		c.cache.TableGone(ctx, schema, name)
+	}
+}

@@ -48,6 +48,13 @@ func (c *Cache) TableSeen(ctx context.Context, t *shape.Table) {
 	})
 }
 
+// TableGone tells the cache that there is no table of a name. Shapes on one are removed.
+func (c *Cache) TableGone(ctx context.Context, schema, name string) {
+	c.removeUnfit(ctx, func(d *shape.Definition) (*shape.Table, bool) {
+		return nil, d.Table.Schema == schema && d.Table.Name == name
+	})
+}
+
 // RemoveTable has every shape of a table removed.
 func (c *Cache) RemoveTable(oid uint32, reason shape.Reason) {
 	c.mu.RLock()
