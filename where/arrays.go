@@ -168,9 +168,11 @@ func buildPosition(n *node) eval {
 	return func(row changes.Row) value {
 		a, e := arr(row), elem(row)
 		switch {
-		case a.st != isSet:
+		case a.st == isFailed || e.st == isFailed:
+			return failedValue
+		case a.st == isNull:
 			return a
-		case e.st == isFailed || len(a.a.dims) > 1:
+		case len(a.a.dims) > 1:
 			return failedValue
 		}
 		for i, x := range a.a.elems {

@@ -274,13 +274,12 @@ func compileAnyAll(n *node) test {
 	}
 	arr := compile(k)
 	return func(row changes.Row) Tri {
-		a := arr(row)
-		if a.st != isSet {
-			return a.tri()
-		}
-		v := x(row)
+		v, a := x(row), arr(row)
 		if v.st == isFailed {
 			return Failed
+		}
+		if a.st != isSet {
+			return a.tri()
 		}
 		out := triOf(all)
 		for _, e := range a.a.elems {
@@ -323,7 +322,12 @@ func compileMember(n *node, x eval, b *builtin) test {
 		found, missing = False, True
 	}
 	if total == 0 {
-		return func(changes.Row) Tri { return missing }
+		return func(row changes.Row) Tri {
+			if x(row).st == isFailed {
+				return Failed
+			}
+			return missing
+		}
 	}
 	if hasNull {
 		missing = Unknown
@@ -599,15 +603,11 @@ func compileNullIf(n *node) eval {
 	eq := compileApply2(n)
 	return func(row changes.Row) value {
 		x, y := a(row), b(row)
-		if x.st != isSet {
-			return x
-		}
-		switch y.st {
-		case isFailed:
+		switch {
+		case x.st == isFailed || y.st == isFailed:
 			return failedValue
-		case isNull:
+		case x.st == isNull || y.st == isNull:
 			return x
-		default:
 		}
 		switch eq(x, y).tri() {
 		case True:

@@ -19,6 +19,9 @@ func fold(n *node) (*node, error) {
 		// NOT (NOT x) and NOT of a test keep their form: nothing is gained by rewriting them.
 	default:
 	}
+	if !all && (n.kind == nodeAnd || n.kind == nodeOr) {
+		return foldJunction(n), nil
+	}
 	if !all && !nullByNull(n) {
 		return n, nil
 	}
@@ -37,6 +40,31 @@ func fold(n *node) (*node, error) {
 		k.literal = outputBoolWord(v)
 	}
 	return k, nil
+}
+
+// foldJunction leaves out of an AND what is true, and makes it false when one of its sides is; the same for OR the
+// other way round. Postgres does so too, even where another side would fail.
+func foldJunction(n *node) *node {
+	decides := int64(0)
+	if n.kind == nodeOr {
+		decides = 1
+	}
+	var rest []*node
+	for _, a := range n.args {
+		switch {
+		case a.kind == n.kind: // what was between them is gone
+			rest = append(rest, a.args...)
+		case !a.isConst() || a.val.st == isNull:
+			rest = append(rest, a)
+		case a.val.i == decides:
+			return a
+		}
+	}
+	if len(rest) == 1 {
+		return rest[0]
+	}
+	n.args, n.size = rest, 0
+	return n
 }
 
 // nullByNull reports whether n is NULL because one of its arguments is.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -20,9 +19,6 @@ import (
 // settings are those of every session that reads data (protocol.md §7.1).
 const settings = `SET bytea_output='hex'; SET DateStyle='ISO, DMY'; SET TimeZone='UTC'; SET extra_float_digits=1; SET IntervalStyle='iso_8601'`
 
-// wrapped is an interval between timestamps more than 292 000 years apart.
-var wrapped = regexp.MustCompile(`^=P-?10[4-6]\d{6}DT`)
-
 // oracle is Postgres with a table that has a column of every type and rows of edge values.
 type oracle struct {
 	conn  *pgx.Conn
@@ -32,6 +28,9 @@ type oracle struct {
 
 	compared, accepted, refused int
 }
+
+// No two timestamps of kinds are more than 292 000 years apart: Postgres 15 lets their difference wrap around, later
+// releases refuse it, and so does this package.
 
 // kind is a column's type with values worth trying, as they are written in SQL without quotes; none holds a quote that
 // is not doubled.
@@ -62,8 +61,8 @@ func kinds() []kind {
 		{"c_date", "date", "date", []string{"2000-01-01", "1999-12-31", "2024-02-29", "2024-01-31", "2023-03-01", "0044-03-15 BC", "4714-11-24 BC", "5874897-12-31", "infinity", "-infinity", "1970-01-01", "294277-01-01", "20240131"}},
 		{"c_time", "time", "time", []string{"00:00", "23:59:59.999999", "24:00:00", "12:34:56.789", "01:00"}},
 		{"c_timetz", "timetz", "timetz", []string{"00:00+00", "23:59:59.999999+00", "12:00+02", "12:00-02:30", "10:00+00", "24:00-15"}},
-		{"c_ts", "timestamp", "timestamp", []string{"2000-01-01 00:00", "1999-12-31 23:59:59.999999", "2024-02-29 12:34:56.789", "2024-01-31 00:00", "0044-03-15 12:00:00 BC", "4714-11-24 00:00:00 BC", "294276-12-31 23:59:59.999999", "infinity", "-infinity", "epoch", "2024-06-01T10:00:00"}},
-		{"c_tstz", "timestamptz", "timestamptz", []string{"2000-01-01 00:00+00", "1999-12-31 23:59:59.999999+00", "2024-02-29 12:34:56.789+02", "2024-01-31 00:00Z", "0044-03-15 12:00:00+00 BC", "infinity", "-infinity", "epoch", "2024-06-01 10:00:00", "2024-06-01 00:00:00+02", "294276-12-31 23:59:59.999999+00"}},
+		{"c_ts", "timestamp", "timestamp", []string{"2000-01-01 00:00", "1999-12-31 23:59:59.999999", "2024-02-29 12:34:56.789", "2024-01-31 00:00", "0044-03-15 12:00:00 BC", "4714-11-24 00:00:00 BC", "200000-12-31 23:59:59.999999", "infinity", "-infinity", "epoch", "2024-06-01T10:00:00"}},
+		{"c_tstz", "timestamptz", "timestamptz", []string{"2000-01-01 00:00+00", "1999-12-31 23:59:59.999999+00", "2024-02-29 12:34:56.789+02", "2024-01-31 00:00Z", "0044-03-15 12:00:00+00 BC", "infinity", "-infinity", "epoch", "2024-06-01 10:00:00", "2024-06-01 00:00:00+02", "200000-12-31 23:59:59.999999+00"}},
 		{"c_iv", "interval", "interval", []string{"1 day", "24 hours", "1 month", "30 days", "-1 day", "1 year 2 months 3 days 04:05:06.789", "P1Y2M3DT4H5M6.5S", "0", "PT0S", "1 month -1 day", "-1 month 31 days", "1.5 hours", "2 weeks", "100 years", "-0.000001 seconds", "178000000 years", "P-1Y-2M"}},
 		{"c_mood", "mood", "mood", []string{"sad", "ok", "very happy"}},
 		{"c_json", "json", "json", []string{`{"a": 1}`, `[1,2]`, `null`, `"x"`, ` {"b":  2, "a": {"c": [1, null]}}`}},
@@ -236,9 +235,6 @@ func (o *oracle) same(t testing.TB, v *where.Value, text string, r int, want, re
 	t.Helper()
 	o.compared++
 	got := v.Text(o.rows[r])
-	if got == "FAILED" && wrapped.MatchString(want) {
-		return true // Postgres 15 lets the difference of far timestamps wrap around, later releases refuse it
-	}
 	if got != want || rendered != want {
 		t.Errorf("%s\n rendered %s\n row %d (%s)\n here %q, in Postgres %q, rendered in Postgres %q", text, v.SQL, r, o.show(r, text), got, want, rendered)
 	}

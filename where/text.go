@@ -336,8 +336,8 @@ func buildConcat(n *node, sep eval) eval {
 	return func(row changes.Row) value {
 		var between value
 		if sep != nil {
-			if between = sep(row); between.st != isSet {
-				return between
+			if between = sep(row); between.st == isFailed {
+				return failedValue
 			}
 		}
 		out := []byte{}
@@ -357,6 +357,9 @@ func buildConcat(n *node, sep eval) eval {
 			if out = append(out, forms[i](v)...); len(out) > maxText {
 				return failedValue
 			}
+		}
+		if sep != nil && between.st == isNull {
+			return nullValue
 		}
 		return bytesValue(out)
 	}
