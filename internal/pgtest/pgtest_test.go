@@ -77,7 +77,7 @@ func TestNewServerSurvivesKill(t *testing.T) {
 // A test that is killed takes its server with it: pgserver sees the end of its standard input.
 func TestKilledTestLeavesNothing(t *testing.T) {
 	if os.Getenv("PGTEST_HELPER") != "" {
-		fmt.Fprintln(os.Stdout, "url=" + pgtest.NewServer(t, pgtest.ServerOptions{}).URL())
+		_, _ = fmt.Fprintln(os.Stdout, "url="+pgtest.NewServer(t, pgtest.ServerOptions{}).URL())
 		select {} // until killed
 	}
 	helper := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")

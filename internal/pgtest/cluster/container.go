@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
+	tclog "github.com/testcontainers/testcontainers-go/log"
 )
 
 // errNoEngine means that no Docker engine answered; a container is then out of the question.
@@ -59,6 +60,7 @@ func startContainer(ctx context.Context, o Options) (_ *container, err error) {
 		cmd = append(cmd, "-c", s)
 	}
 	c.ctr, err = testcontainers.Run(ctx, c.image,
+		testcontainers.WithLogger(tclog.NewNoopLogger()), // what matters is in the errors
 		testcontainers.WithExposedPorts(postgresPort.String()),
 		testcontainers.WithHostConfigModifier(func(h *dockercontainer.HostConfig) {
 			h.PortBindings = network.PortMap{postgresPort: {{HostPort: strconv.Itoa(port)}}}
