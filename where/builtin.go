@@ -232,7 +232,7 @@ func registerCasts() {
 		"interval_time":      func(v value) value { return intValue(v.i - floorDiv(v.i, usPerDay)*usPerDay) },
 		"timetz_time":        func(v value) value { return intValue(v.i) },
 		"time_timetz":        same,
-		"timestamptz_timetz": func(v value) value { return timestampToTime(v) },
+		"timestamptz_timetz": timestampToTime,
 	} {
 		register(key, &builtin{f1: f})
 	}

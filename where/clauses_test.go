@@ -115,9 +115,8 @@ func (g *generator) clause(depth int) string {
 // soak of it.
 func TestClausesAgreeWithPostgres(t *testing.T) {
 	o := newOracle(t, 5, 80)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	g := &generator{rand.New(rand.NewPCG(seed, 2)), o.kinds}
+	t.Logf("-where.seed=%d", *sampleSeed)
+	g := &generator{rand.New(rand.NewPCG(*sampleSeed, 2)), o.kinds}
 	for tried := 0; tried < *clauseCount && !t.Failed(); tried += 500 {
 		exprs := make([]string, 500)
 		for i := range exprs {

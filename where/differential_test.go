@@ -2,6 +2,8 @@ package where_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/shapeserver/shapeserver/where"
@@ -28,14 +30,14 @@ func TestOperatorsAgreeWithPostgres(t *testing.T) {
 				fmt.Sprintf("%s %s '1 day'::interval", a.column, op), fmt.Sprintf("%s %s 5000000000", a.column, op),
 			)
 		}
-		o.check(t, exprs)
+		o.checkSome(t, exprs)
 	}
 	for _, op := range prefix {
 		var exprs []string
 		for _, a := range o.kinds {
 			exprs = append(exprs, fmt.Sprintf("%s %s", op, a.column))
 		}
-		o.check(t, exprs)
+		o.checkSome(t, exprs)
 	}
 	o.report(t)
 }
@@ -58,7 +60,7 @@ func TestCastsAgreeWithPostgres(t *testing.T) {
 				exprs = append(exprs, fmt.Sprintf("%s::text::%s", from.column, target))
 			}
 		}
-		o.check(t, exprs)
+		o.checkSome(t, exprs)
 	}
 	o.report(t)
 }
@@ -71,7 +73,9 @@ func TestFunctionsAgreeWithPostgres(t *testing.T) {
 		args = append(args, k.column)
 	}
 	args = append(args, "0", "1", "-2", "2.5", "'a'", "'b'", "''", "'é'", "'day'", "'month'", "'UTC'", "'hex'", "NULL")
-	for name, counts := range where.Functions() {
+	functions := where.Functions()
+	for _, name := range slices.Sorted(maps.Keys(functions)) {
+		counts := functions[name]
 		var exprs []string
 		for _, n := range counts {
 			switch n {
@@ -97,7 +101,7 @@ func TestFunctionsAgreeWithPostgres(t *testing.T) {
 				}
 			}
 		}
-		o.check(t, exprs)
+		o.checkSome(t, exprs)
 	}
 	o.report(t)
 }

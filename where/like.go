@@ -18,9 +18,8 @@ type likePattern struct {
 
 // likePiece is what stands between two percent signs.
 type likePiece struct {
-	lit []byte // what to find when any is nil
-	any []bool // by character: an underscore; then lit holds the characters one after another in chars
-	// chars are the characters of the piece, nil for an underscore.
+	lit []byte // of a piece without underscores: what to find
+	// chars are the characters of a piece with underscores, nil for each of those.
 	chars [][]byte
 }
 

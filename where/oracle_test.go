@@ -2,6 +2,7 @@ package where_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -27,6 +28,8 @@ type oracle struct {
 	kinds []kind
 
 	compared, accepted, refused int
+
+	sample *rand.Rand
 }
 
 // No two timestamps of kinds are more than 292 000 years apart: Postgres 15 lets their difference wrap around, later
@@ -150,10 +153,37 @@ func (o *oracle) try(t testing.TB, sql string) ([][][]byte, error) {
 // check compares expressions with Postgres over every row, in batches; what is refused here is counted and left out.
 func (o *oracle) check(t testing.TB, exprs []string) {
 	t.Helper()
+	o.compareAll(t, exprs, 1)
+}
+
+var (
+	all        = flag.Bool("where.all", false, "compare every generated expression with Postgres, not a part of them")
+	sampleSeed = flag.Uint64("where.seed", rand.Uint64(), "which part of the generated expressions is compared")
+)
+
+// checkSome compares one in eight of many expressions, another eighth at each run, unless -where.all is given.
+func (o *oracle) checkSome(t testing.TB, exprs []string) {
+	t.Helper()
+	if o.sample == nil {
+		o.sample = rand.New(rand.NewPCG(*sampleSeed, 3))
+		t.Logf("-where.seed=%d", *sampleSeed)
+	}
+	n := 8
+	if *all {
+		n = 1
+	}
+	o.compareAll(t, exprs, n)
+}
+
+func (o *oracle) compareAll(t testing.TB, exprs []string, oneIn int) {
+	t.Helper()
 	const batch = 20
 	var pending []*where.Value
 	var texts []string
 	for _, e := range exprs {
+		if oneIn > 1 && o.sample.IntN(oneIn) > 0 {
+			continue
+		}
 		v, err := where.ParseValue(e, o.scope)
 		if err != nil {
 			var bad *where.Error

@@ -50,9 +50,7 @@ func TestSQLIsTheIdentity(t *testing.T) {
 		{"p IS NULL", "(p IS NULL)"},
 	} {
 		e, err := where.Parse(tc.text, map[string]string{"1": "10"}, testScope())
-		if !assert.NoError(t, err, tc.text) {
-			continue
-		}
+		require.NoError(t, err, tc.text)
 		assert.Equal(t, tc.sql, e.SQL(), tc.text)
 		again, err := where.Restore(e.SQL(), testScope())
 		if assert.NoError(t, err, tc.text) {
@@ -163,7 +161,7 @@ func TestParameters(t *testing.T) {
 
 // Three-valued logic (fault B052): NULL in one branch does not make the whole NULL.
 func TestLogicWithNull(t *testing.T) {
-	row := testRow("1", "NULL", "x", "NULL")
+	row := testRow("NULL", "x", "NULL")
 	for text, want := range map[string]where.Tri{
 		"id = 1 OR n = 1":          where.True,
 		"n = 1 OR id = 1":          where.True,
@@ -200,7 +198,7 @@ func TestLogicWithNull(t *testing.T) {
 func TestRelabelledColumnKeepsTheComparisonOfItsType(t *testing.T) {
 	e, err := where.Parse("t::varchar::bpchar = 'ab'", nil, testScope())
 	require.NoError(t, err)
-	assert.True(t, e.Match(testRow("1", "1", "ab  ", "t")))
+	assert.True(t, e.Match(testRow("1", "ab  ", "t")))
 	assert.Empty(t, e.Keys())
 }
 
@@ -209,15 +207,15 @@ func TestOddRowsDoNotMatch(t *testing.T) {
 	e, err := where.Parse("n > 10 OR t = 'x' OR d = '2024-01-01' OR m = 'ok'", nil, testScope())
 	require.NoError(t, err)
 	assert.Equal(t, where.Failed, e.Eval(nil))
-	assert.Equal(t, where.Failed, e.Eval(testRow("1", "not a number", "y", "t")))
-	row := testRow("1", "1", "y", "t")
+	assert.Equal(t, where.Failed, e.Eval(testRow("not a number", "y", "t")))
+	row := testRow("1", "y", "t")
 	row[2] = changes.Value{Kind: changes.Unchanged}
 	assert.Equal(t, where.Failed, e.Eval(row))
 }
 
 // A label that was added to an enum after the clause was checked is equal to itself only, and has no order.
 func TestNewEnumLabels(t *testing.T) {
-	row := testRow("1", "1", "y", "t")
+	row := testRow("1", "y", "t")
 	row[5] = changes.Value{Kind: changes.Text, Bytes: []byte("mad")}
 	for text, want := range map[string]where.Tri{
 		"m = 'ok'": where.False, "m <> 'ok'": where.True, "m IN ('ok', 'sad')": where.False, "m NOT IN ('ok','sad')": where.True,
@@ -299,10 +297,10 @@ func TestHugeTexts(t *testing.T) {
 		"dnf":          {pairs, true},
 		"array":        {"id = ANY(ARRAY" + strings.Repeat("[", 200) + "1" + strings.Repeat("]", 200) + ")", false},
 		"case":         {strings.Repeat("CASE WHEN id=1 THEN ", 800) + "true" + strings.Repeat(" END", 800), false},
-		"between-deep": {nest("c", 40, func(s string) string { return "((" + s + ") BETWEEN false AND true)" }), false},
-		"symmetric":    {nest("c", 30, func(s string) string { return "((" + s + ") BETWEEN SYMMETRIC false AND true)" }), false},
-		"in-columns":   {nest("c", 60, func(s string) string { return "((" + s + ") IN (c, c))" }), false},
-		"case-subject": {nest("c", 40, func(s string) string { return "(CASE " + s + " WHEN true THEN c WHEN false THEN c END)" }), false},
+		"between-deep": {nest(40, func(s string) string { return "((" + s + ") BETWEEN false AND true)" }), false},
+		"symmetric":    {nest(30, func(s string) string { return "((" + s + ") BETWEEN SYMMETRIC false AND true)" }), false},
+		"in-columns":   {nest(60, func(s string) string { return "((" + s + ") IN (c, c))" }), false},
+		"case-subject": {nest(40, func(s string) string { return "(CASE " + s + " WHEN true THEN c WHEN false THEN c END)" }), false},
 		"row":          {"(" + strings.Repeat("id,", 3000) + "id) < (" + strings.Repeat("id,", 3000) + "id)", false},
 		"casts":        {"id" + strings.Repeat("::int4", 5000) + " = 1", false},
 		"subscripts":   {"arr" + strings.Repeat("[1]", 5000) + " = 1", false},
@@ -317,7 +315,7 @@ func TestHugeTexts(t *testing.T) {
 		}
 		var bad *where.Error
 		if !tc.ok {
-			assert.ErrorAs(t, err, &bad, name)
+			require.ErrorAs(t, err, &bad, name)
 			continue
 		}
 		if assert.NoError(t, err, name) {
@@ -329,7 +327,8 @@ func TestHugeTexts(t *testing.T) {
 	}
 }
 
-func nest(s string, n int, f func(string) string) string {
+func nest(n int, f func(string) string) string {
+	s := "c"
 	for range n {
 		s = f(s)
 	}
@@ -347,8 +346,8 @@ func TestHugeListParameter(t *testing.T) {
 	b.WriteString("}")
 	e, err := where.Parse("n = ANY($1)", map[string]string{"1": b.String()}, testScope())
 	require.NoError(t, err)
-	assert.True(t, e.Match(testRow("1", "777", "x", "t")))
-	assert.False(t, e.Match(testRow("1", "9", "x", "t")))
+	assert.True(t, e.Match(testRow("777", "x", "t")))
+	assert.False(t, e.Match(testRow("9", "x", "t")))
 	again, err := where.Restore(e.SQL(), testScope())
 	require.NoError(t, err)
 	assert.Equal(t, e.SQL(), again.SQL())
@@ -357,7 +356,7 @@ func TestHugeListParameter(t *testing.T) {
 // Patterns that make backtracking matchers slow (fault B196) take time linear in the text.
 func TestLikeDoesNotBacktrack(t *testing.T) {
 	text := strings.Repeat("a", 20000)
-	row := testRow("1", "1", text, "t")
+	row := testRow("1", text, "t")
 	for _, pattern := range []string{strings.Repeat("%a", 15) + "%b", strings.Repeat("%_", 13) + "%q", strings.Repeat("%", 1000) + "b", strings.Repeat("%a_", 20) + "b"} {
 		for _, op := range []string{"LIKE", "ILIKE"} {
 			e, err := where.Parse("t "+op+" '"+pattern+"'", nil, testScope())
@@ -379,7 +378,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(s, "10")
 	}
 	scope := testScope()
-	row := testRow("1", "20", "The quick brown fox", "t")
+	row := testRow("20", "The quick brown fox", "t")
 	f.Fuzz(func(t *testing.T, text, param string) {
 		e, err := where.Parse(text, map[string]string{"1": param}, scope)
 		if err != nil {

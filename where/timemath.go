@@ -240,11 +240,11 @@ func checkZone(n *node) error {
 
 // shiftZone moves by a zone that is given as an interval east of UTC.
 func shiftZone(zone, ts value, sign int64) value {
+	if infinite(ts) {
+		return ts // whatever the zone
+	}
 	if zone.j != 0 {
 		return failedValue
-	}
-	if infinite(ts) {
-		return ts
 	}
 	us, ok := addInt(ts.i, sign*(zone.i/usPerSecond*usPerSecond))
 	if !ok || !validTimestamp(us) {
