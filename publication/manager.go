@@ -224,6 +224,17 @@ func (m *Manager) Check(ctx context.Context) error {
 	}
 }
 
+// CheckSoon asks for a Check and does not wait for it. Any number of calls before it begins make one.
+func (m *Manager) CheckSoon() {
+	m.mu.Lock()
+	if m.stopped == nil && len(m.checks) == 0 {
+		m.checks = append(m.checks, make(chan error, 1))
+	}
+	m.mu.Unlock()
+	m.poke()
+}
+
+
 // refLocked counts h on t. m.mu must be held.
 func (m *Manager) refLocked(h shape.Handle, t *shape.Table) *table {
 	tab, ok := m.tables[t.OID]

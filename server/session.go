@@ -10,6 +10,7 @@ import (
 	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/cleaner"
 	"github.com/shapeserver/shapeserver/collector"
+	"github.com/shapeserver/shapeserver/inspector"
 	"github.com/shapeserver/shapeserver/migrations"
 	"github.com/shapeserver/shapeserver/publication"
 	"github.com/shapeserver/shapeserver/replication"
@@ -192,7 +193,7 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 	if !s.cfg.SuspendConsumers {
 		suspend = -1
 	}
-	c.collector = collector.New(c.cache, s.tables, collector.Options{
+	c.collector = collector.New(c.cache, partitions{s.tables, c.publication}, collector.Options{
 		SuspendAfter: suspend, StallLimit: s.cfg.StallLimit, Logger: s.log,
 		OnStalled: func(h shape.Handle) { c.cleaner.Remove(h, shape.ReasonStalled) },
 	})
@@ -215,6 +216,23 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 	}
 	s.log.InfoContext(ctx, "shapes taken up", "restored", restored, "removing", c.cleaner.Pending(), "epoch", claim.Epoch)
 	return c, nil
+}
+
+// partitions answers the collector about partitions, and has the publication look after one that it asks about: Postgres
+// does not hand REPLICA IDENTITY FULL down to partitions that are made or attached later, and without it their updates
+// come without the old row.
+type partitions struct {
+	tables      *inspector.Inspector
+	publication *publication.Manager
+}
+
+// Ancestors implements collector.Catalog.
+func (p partitions) Ancestors(ctx context.Context, oid uint32) ([]uint32, error) {
+	above, err := p.tables.Ancestors(ctx, oid)
+	if len(above) > 0 {
+		p.publication.CheckSoon()
+	}
+	return above, err
 }
 
 // begin starts a new history in the store, at lsn. The status rows of the old one are gone already, so its logs are

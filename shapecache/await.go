@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/shapeserver/shapeserver/consumer"
+	"github.com/shapeserver/shapeserver/publication"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/snapshot"
 	"github.com/shapeserver/shapeserver/storage"
@@ -74,7 +75,7 @@ func (c *Cache) failure(s *Shape, otherwise error) error {
 	cause := cons.Cause()
 	var byStream *consumer.EndedError
 	switch {
-	case errors.As(cause, &byStream), errors.Is(cause, snapshot.ErrSchemaChanged), errors.Is(cause, storage.ErrRemoved), errors.Is(cause, consumer.ErrSuspended):
+	case errors.As(cause, &byStream), errors.Is(cause, snapshot.ErrSchemaChanged), errors.Is(cause, publication.ErrTableGone), errors.Is(cause, storage.ErrRemoved), errors.Is(cause, consumer.ErrSuspended):
 		return ErrGone
 	case errors.Is(cause, consumer.ErrStopped):
 		return otherwise

@@ -107,7 +107,7 @@ func ReasonOf(cause error) (reason shape.Reason, ok bool) {
 		return byStream.Reason, true
 	case errors.As(cause, &corrupt):
 		return shape.ReasonStorageFailed, true
-	case errors.Is(cause, snapshot.ErrSchemaChanged):
+	case errors.Is(cause, snapshot.ErrSchemaChanged), errors.Is(cause, publication.ErrTableGone):
 		return shape.ReasonSchemaChanged, true
 	case errors.As(cause, &bySnapshot), errors.As(cause, &byPublication):
 		return shape.ReasonSnapshotFailed, true
