@@ -234,7 +234,6 @@ func (m *Manager) CheckSoon() {
 	m.poke()
 }
 
-
 // refLocked counts h on t. m.mu must be held.
 func (m *Manager) refLocked(h shape.Handle, t *shape.Table) *table {
 	tab, ok := m.tables[t.OID]
