@@ -13,20 +13,17 @@ func registerTimes() {
 		return func(a, b value) value { return f(b, a) }
 	}
 	for key, f := range map[string]func(a, b value) value{
-		"date_pli":                         func(d, n value) value { return addDays(d, n.i) },
-		"integer_pl_date(integer, date)":   func(n, d value) value { return addDays(d, n.i) },
-		"date_mii":                         func(d, n value) value { return addDays(d, -n.i) },
-		"date_mi":                          subtractDates,
-		"date_pl_interval":                 func(d, iv value) value { return strict2(addInterval, dateToTimestamp(d), iv) },
-		"interval_pl_date(interval, date)": func(iv, d value) value { return strict2(addInterval, dateToTimestamp(d), iv) },
-		"date_mi_interval":                 func(d, iv value) value { return strict2(subInterval, dateToTimestamp(d), iv) },
-		"timestamp_pl_interval":            addInterval,
-		"timestamptz_pl_interval":          addInterval,
-		"timestamp_mi_interval":            subInterval,
-		"timestamptz_mi_interval":          subInterval,
-		"interval_pl_timestamp(interval, timestamp without time zone)": swap(addInterval),
-		"interval_pl_timestamptz(interval, timestamp with time zone)":  swap(addInterval),
-		"interval_pl_time(interval, time without time zone)":           func(iv, t value) value { return addClock(t, iv.i) },
+		"date_pli":                                  func(d, n value) value { return addDays(d, n.i) },
+		"integer_pl_date(integer, date)":            func(n, d value) value { return addDays(d, n.i) },
+		"date_mii":                                  func(d, n value) value { return addDays(d, -n.i) },
+		"date_mi":                                   subtractDates,
+		"date_pl_interval":                          func(d, iv value) value { return strict2(addInterval, dateToTimestamp(d), iv) },
+		"interval_pl_date(interval, date)":          func(iv, d value) value { return strict2(addInterval, dateToTimestamp(d), iv) },
+		"date_mi_interval":                          func(d, iv value) value { return strict2(subInterval, dateToTimestamp(d), iv) },
+		"timestamp_pl_interval":                     addInterval,
+		"timestamptz_pl_interval":                   addInterval,
+		"timestamp_mi_interval":                     subInterval,
+		"timestamptz_mi_interval":                   subInterval,
 		"time_pl_interval":                          func(t, iv value) value { return addClock(t, iv.i) },
 		"time_mi_interval":                          func(t, iv value) value { return addClock(t, -iv.i) },
 		"time_mi_time":                              func(a, b value) value { return value{st: isSet, i: a.i - b.i} },
@@ -35,6 +32,10 @@ func registerTimes() {
 		"timestamp_mi":                              subtractTimestamps,
 		"interval_pl":                               func(a, b value) value { return addIntervals(a, b, 1) },
 		"interval_mi":                               func(a, b value) value { return addIntervals(a, b, -1) },
+
+		"interval_pl_timestamp(interval, timestamp without time zone)": swap(addInterval),
+		"interval_pl_timestamptz(interval, timestamp with time zone)":  swap(addInterval),
+		"interval_pl_time(interval, time without time zone)":           func(iv, t value) value { return addClock(t, iv.i) },
 	} {
 		register(key, &builtin{f2: f})
 	}
