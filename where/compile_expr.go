@@ -1,0 +1,325 @@
+package where
+
+import (
+	"github.com/shapeserver/shapeserver/changes"
+)
+
+// compile compiles an expression of any type.
+func compile(n *node) eval {
+	switch n.kind {
+	case nodeConst:
+		v := n.val
+		return func(changes.Row) value { return v }
+	case nodeColumn:
+		return compileColumn(n)
+	case nodeCast:
+		return compileCast(n)
+	case nodeCollate:
+		return compile(n.args[0])
+	case nodeOp, nodeFunc:
+		return compileCall(n)
+	case nodeArray:
+		return compileArray(n)
+	case nodeCase:
+		return compileCase(n)
+	case nodeCoalesce:
+		args := compileAll(n.args)
+		return func(row changes.Row) value {
+			for _, a := range args {
+				if v := a(row); v.st != isNull {
+					return v
+				}
+			}
+			return nullValue
+		}
+	case nodeNullIf:
+		return compileNullIf(n)
+	case nodeGreatest, nodeLeast:
+		return compileExtreme(n)
+	case nodeIndex:
+		return compileIndex(n)
+	default:
+		t := compileTest(n)
+		return func(row changes.Row) value { return t(row).value() }
+	}
+}
+
+func compileAll(nodes []*node) []eval {
+	out := make([]eval, len(nodes))
+	for i, n := range nodes {
+		out[i] = compile(n)
+	}
+	return out
+}
+
+func compileColumn(n *node) eval {
+	i := n.column
+	c := codecOf(n.typ)
+	if c == nil {
+		return func(changes.Row) value { return failedValue }
+	}
+	read := c.read
+	return func(row changes.Row) value {
+		if i >= len(row) {
+			return failedValue
+		}
+		v := &row[i]
+		switch v.Kind {
+		case changes.Text:
+			if out, ok := read(v.Bytes); ok {
+				return out
+			}
+			return failedValue
+		case changes.Null:
+			return nullValue
+		default: // an unchanged TOAST value that nobody filled in
+			return failedValue
+		}
+	}
+}
+
+// compileCall compiles operators and functions.
+func compileCall(n *node) eval {
+	b := builtins[n.fn.key]
+	if b.build != nil {
+		return b.build(n)
+	}
+	if b.buildTest != nil {
+		t := b.buildTest(n)
+		return func(row changes.Row) value { return t(row).value() }
+	}
+	args := compileAll(n.args)
+	switch {
+	case b.f1 != nil:
+		a, f := args[0], b.f1
+		return func(row changes.Row) value {
+			v := a(row)
+			if v.st != isSet {
+				return v
+			}
+			return f(v)
+		}
+	case b.f2 != nil:
+		a0, a1, f := args[0], args[1], b.f2
+		return func(row changes.Row) value { return strict2(f, a0(row), a1(row)) }
+	default:
+		f, strict := b.fn, n.fn.strict
+		return func(row changes.Row) value {
+			vals := make([]value, len(args))
+			null := false
+			for i, a := range args {
+				vals[i] = a(row)
+				if vals[i].st == isFailed {
+					return failedValue
+				}
+				null = null || vals[i].st == isNull
+			}
+			if strict && null {
+				return nullValue
+			}
+			return f(vals)
+		}
+	}
+}
+
+func compileCast(n *node) eval {
+	arg := compile(n.args[0])
+	convert := castFuncOf(n)
+	return func(row changes.Row) value {
+		v := arg(row)
+		if v.st != isSet {
+			return v
+		}
+		return convert(v)
+	}
+}
+
+// castFuncOf returns the conversion of one set value.
+func castFuncOf(n *node) func(value) value {
+	from, to := n.args0Type(), n.typ
+	var f func(value) value
+	switch n.method {
+	case castFunc:
+		f = builtins[n.key].f1
+	case castText:
+		output, input := codecOf(from).output, codecOf(to).input
+		f = func(v value) value {
+			out, ok := input(output(v))
+			if !ok {
+				return failedValue
+			}
+			return out
+		}
+	case castArray:
+		if n.sub == nil || n.sub.kind != nodeCast {
+			f = func(v value) value { return v }
+			break
+		}
+		elem := castFuncOf(n.sub)
+		return func(v value) value { return mapArray(v, elem) }
+	default:
+		f = func(v value) value { return v }
+	}
+	if from.baseType().is(oidOid) != to.baseType().is(oidOid) {
+		f = wrapOID(f, to.baseType().oid)
+	}
+	if n.typmod < 0 {
+		return f
+	}
+	typmod := n.typmod
+	return func(v value) value {
+		v = f(v)
+		if v.st != isSet {
+			return v
+		}
+		return applyTypmod(v, to, typmod, true)
+	}
+}
+
+// wrapOID makes the conversions between oid and the integers keep the bits, as Postgres's do.
+func wrapOID(f func(value) value, to uint32) func(value) value {
+	return func(v value) value {
+		if v = f(v); v.st == isSet && v.b == nil {
+			switch to {
+			case oidOid:
+				v.i = int64(uint32(v.i)) //nolint:gosec // the low word is what is wanted
+			case oidInt4:
+				v.i = int64(int32(v.i)) //nolint:gosec // as above
+			}
+		}
+		return v
+	}
+}
+
+// args0Type is the type a cast converts from; the cast of an array's element has a stand-in argument.
+func (n *node) args0Type() *typ { return n.args[0].typ }
+
+func mapArray(v value, f func(value) value) value {
+	out := &array{dims: v.a.dims, elems: make([]value, len(v.a.elems))}
+	for i, e := range v.a.elems {
+		if e.st == isSet {
+			if e = f(e); e.st == isFailed {
+				return failedValue
+			}
+		}
+		out.elems[i] = e
+	}
+	return value{st: isSet, a: out}
+}
+
+func compileArray(n *node) eval {
+	args := compileAll(n.args)
+	return func(row changes.Row) value {
+		a := &array{elems: make([]value, len(args))}
+		if len(args) > 0 {
+			a.dims = []dim{{length: len(args), lower: 1}}
+		}
+		for i, e := range args {
+			if a.elems[i] = e(row); a.elems[i].st == isFailed {
+				return failedValue
+			}
+		}
+		return value{st: isSet, a: a}
+	}
+}
+
+func compileCase(n *node) eval {
+	last := len(n.args) - 1
+	var conds []test
+	var results []eval
+	for i := 0; i < last; i += 2 {
+		conds = append(conds, compileTest(n.args[i]))
+		results = append(results, compile(n.args[i+1]))
+	}
+	otherwise := compile(n.args[last])
+	return func(row changes.Row) value {
+		for i, c := range conds {
+			switch c(row) {
+			case True:
+				return results[i](row)
+			case Failed:
+				return failedValue
+			default:
+			}
+		}
+		return otherwise(row)
+	}
+}
+
+func compileNullIf(n *node) eval {
+	a, b := compile(n.args[0]), compile(n.args[1])
+	eq := compileApply2(n)
+	return func(row changes.Row) value {
+		x, y := a(row), b(row)
+		switch {
+		case x.st == isFailed || y.st == isFailed:
+			return failedValue
+		case x.st == isNull || y.st == isNull:
+			return x
+		}
+		switch eq(x, y).tri() {
+		case True:
+			return nullValue
+		case Failed:
+			return failedValue
+		default:
+			return x
+		}
+	}
+}
+
+func compileExtreme(n *node) eval {
+	args := compileAll(n.args)
+	compare := codecOf(n.typ).compare
+	sign := 1
+	if n.kind == nodeLeast {
+		sign = -1
+	}
+	enum := n.typ.baseType().kind == KindEnum
+	return func(row changes.Row) value {
+		best := nullValue
+		for _, a := range args {
+			v := a(row)
+			switch {
+			case v.st == isFailed || enum && v.st == isSet && v.i == -1:
+				return failedValue
+			case v.st == isNull:
+			case best.st == isNull || sign*compare(v, best) > 0:
+				best = v
+			}
+		}
+		return best
+	}
+}
+
+// compileIndex reads one element; a subscript outside the array, a NULL one, or the wrong number of them gives NULL.
+func compileIndex(n *node) eval {
+	arr, subs := compile(n.args[0]), compileAll(n.args[1:])
+	return func(row changes.Row) value {
+		v := arr(row)
+		if v.st != isSet {
+			return v
+		}
+		at, outside := 0, len(subs) != len(v.a.dims)
+		for i, s := range subs {
+			x := s(row)
+			if x.st != isSet {
+				return x
+			}
+			if outside {
+				continue
+			}
+			d := v.a.dims[i]
+			off := int(x.i) - d.lower
+			if off < 0 || off >= d.length {
+				outside = true
+				continue
+			}
+			at = at*d.length + off
+		}
+		if outside {
+			return nullValue
+		}
+		return v.a.elems[at]
+	}
+}
