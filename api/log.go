@@ -160,7 +160,7 @@ func (s *server) respond(w http.ResponseWriter, r *http.Request, req *request, t
 	if err != nil {
 		return fromError(err, errInternal)
 	}
-	defer body.Close()
+	defer func() { _ = body.Close() }() // it was only read
 	if size := body.Size(); 0 <= size && size <= smallBody {
 		return sendSmall(w, r, body, tail, head)
 	}

@@ -156,14 +156,15 @@ func (q *params) setPair(name, value string) {
 		}
 		return
 	}
-	switch deeper := strings.Contains(path, "["); {
-	case base == "params":
+	deeper := strings.Contains(path, "[")
+	switch base {
+	case "params":
 		if q.params == nil {
 			q.params = make(map[string]field)
 		}
 		key, _, _ := strings.Cut(path, "]")
 		q.params[key] = field{value: value, set: true, bad: deeper || path == ""}
-	case base == "subset":
+	case "subset":
 		key, _, _ := strings.Cut(path, "]")
 		q.setSubset(key, value)
 	default:

@@ -91,7 +91,7 @@ func (s *server) outermost(next http.Handler) http.Handler {
 		h["X-Request-Id"] = []string{id}
 		h["Electric-Server"] = s.headers.server
 		h["Cache-Control"] = s.headers.defaultCache
-		defer func() {
+		defer func() { //nolint:contextcheck // the request carries its context
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // the value itself is what net/http compares
 				s.opts.Logger.ErrorContext(r.Context(), "panic while serving a request", "request_id", id,

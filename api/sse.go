@@ -151,7 +151,7 @@ func (e *eventStream) send(ctx context.Context, v view, part storage.Body) (err 
 				return err
 			}
 		}
-		defer part.Close()
+		defer func() { _ = part.Close() }() // it was only read
 		flush := func() error { return errors.Join(events.out.Flush(), e.flush()) }
 		if _, err := part.WriteTo(events, flush); err != nil {
 			return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -22,6 +23,9 @@ func (w *world) firstSync(ctx context.Context, idle int64) ([]result, error) {
 		INSERT INTO bench_sync SELECT g, md5(g::text), repeat(md5((g+1)::text), 2), g %% 1000, now(), g %% 2 = 0 FROM generate_series(1, %d) g;
 		ANALYZE bench_sync`, w.opts.rows)); err != nil {
 		return nil, fmt.Errorf("make table: %w", err)
+	}
+	if err := w.caughtUp(ctx); err != nil {
+		return nil, err
 	}
 	copied := make([]time.Duration, 0, 3)
 	var sink countingWriter
@@ -64,4 +68,28 @@ func (w *world) firstSync(ctx context.Context, idle int64) ([]result, error) {
 		{"memory above idle, peak", mib(peak - idle), "<= 64 MiB"},
 		{"sync of the same shape again", fmt.Sprintf("%.0f ms = %.0f MB/s", ms(read), float64(s.bytes)/1e6/read.Seconds()), ""},
 	}, nil
+}
+
+// caughtUp waits until the server has confirmed everything written so far, so that Postgres's decoding of what made a table
+// is not measured with what comes after.
+func (w *world) caughtUp(ctx context.Context) error {
+	var lsn string
+	if err := w.db.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&lsn); err != nil {
+		return fmt.Errorf("read position: %w", err)
+	}
+	for began := time.Now(); time.Since(began) < 2*time.Minute; {
+		var done bool
+		if err := w.db.QueryRow(ctx, "SELECT coalesce(bool_and(confirmed_flush_lsn >= $1::text::pg_lsn), false) FROM pg_replication_slots", lsn).Scan(&done); err != nil {
+			return fmt.Errorf("read the slot's position: %w", err)
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return errors.New("the server did not catch up within two minutes")
 }

@@ -198,16 +198,20 @@ func readRows(enc *shapelog.Encoder, sink snapshot.Sink, n int) error {
 // commit sends a transaction that inserts the ids into the table.
 func (w *world) commit(oid uint32, ids ...int) {
 	w.lsn += 10
-	rel := &changes.Relation{OID: oid, Schema: "public", Name: "t" + strconv.Itoa(int(oid)), Identity: changes.IdentityFull,
-		Columns: []changes.Column{{Name: "id", TypeOID: 23, TypeMod: -1, Key: true}}}
+	rel := &changes.Relation{
+		OID: oid, Schema: "public", Name: "t" + strconv.Itoa(int(oid)), Identity: changes.IdentityFull,
+		Columns: []changes.Column{{Name: "id", TypeOID: 23, TypeMod: -1, Key: true}},
+	}
 	f := &changes.Fragment{Txn: &changes.Txn{CommitLSN: changes.LSN(w.lsn), Xid: changes.Xid(w.lsn)}, First: true, Last: true, EndLSN: changes.LSN(w.lsn + 1)}
 	for i, id := range ids {
 		op := changes.Insert
 		if id < 0 {
 			op = changes.Truncate
 		}
-		f.Changes = append(f.Changes, changes.Change{Op: op, Relation: rel, Index: uint64(i),
-			New: changes.Row{{Kind: changes.Text, Bytes: strconv.AppendInt(nil, int64(id), 10)}}})
+		f.Changes = append(f.Changes, changes.Change{
+			Op: op, Relation: rel, Index: uint64(i),
+			New: changes.Row{{Kind: changes.Text, Bytes: strconv.AppendInt(nil, int64(id), 10)}},
+		})
 	}
 	w.events <- changes.Event{Fragment: f}
 }
