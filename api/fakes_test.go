@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -474,3 +475,11 @@ func (f *front) serve(r *http.Request) *httptest.ResponseRecorder {
 }
 
 func jsonValid(b []byte) bool { return json.Valid(b) }
+
+func (b *fakeBackend) setSeen(lsn changes.LSN) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen = lsn
+}
+
+func mustText(tx uint64) string { return strconv.FormatUint(tx, 10) + "_0" }
