@@ -23,7 +23,7 @@ func BenchmarkDecode(b *testing.B) {
 	for i := range names {
 		names[i], row[i] = fmt.Sprintf("c%d", i), value
 	}
-	insert, update := insertMessage(11, row...), updateMessage(11, 'O', row, row)
+	insert, update := insertMessage(11, row...), updateMessage('O', row, row)
 	for _, bench := range []struct {
 		name string
 		msg  message
@@ -64,7 +64,7 @@ func TestDecodeDoesNotAllocatePerRow(t *testing.T) {
 	d := testDecoder(Options{})
 	feed(t, d, beginMessage(1, 1), relationMessage(11, "public", "items", 'f', "*a", "b", "c", "d"), commitMessage(1, 2))
 	begin, commit := beginMessage(10, 1), commitMessage(10, 20)
-	update := updateMessage(11, 'O', []any{"1", "bbbbbbbb", nil, "d"}, []any{"1", "bbbbbbbb", nil, "d"})
+	update := updateMessage('O', []any{"1", "bbbbbbbb", nil, "d"}, []any{"1", "bbbbbbbb", nil, "d"})
 	perTransaction := testing.AllocsPerRun(100, func() {
 		_, err := d.decode(t.Context(), begin)
 		for range 100 {

@@ -151,6 +151,9 @@ func (s *Stream) identify(ctx context.Context, db *pgconn.PgConn) (server, error
 		return srv, fmt.Errorf("read server settings: wal_sender_timeout: %w", err)
 	}
 	srv.senderTimeout, srv.backendStart = time.Duration(timeout)*time.Millisecond, row[4]
+	if row[3] == "t" {
+		return srv, ErrStandby // first, as it passes: an address may lead to a standby for a moment during a failover
+	}
 	switch {
 	case srv.ServerVersion < minServerVersion:
 		return srv, &ConfigError{
@@ -162,8 +165,6 @@ func (s *Stream) identify(ctx context.Context, db *pgconn.PgConn) (server, error
 			Problem: fmt.Sprintf("wal_level is %s, logical replication needs logical", row[1]),
 			Fix:     "as a superuser run: ALTER SYSTEM SET wal_level = 'logical'; and restart Postgres",
 		}
-	case row[3] == "t":
-		return srv, ErrStandby
 	}
 	// Limits that not every release knows, and that would end us while we wait for slot or onConnect.
 	unlimited := []string{"idle_session_timeout"}

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -79,11 +78,11 @@ func TestDecodeTransaction(t *testing.T) {
 		relationMessage(11, "public", "items", 'f', "*id", "v", "big"),
 		relationMessage(12, "", "pg_thing", 'd', "*id"),
 		insertMessage(11, "1", "", nil),
-		updateMessage(11, 'O', []any{"1", "a", "long"}, []any{"1", nil, unchanged}),
-		updateMessage(11, 'O', []any{"1", nil, nil}, []any{"1", "b", unchanged}),
-		updateMessage(11, 0, nil, []any{"1", "c", unchanged}),
-		updateMessage(11, 'K', []any{"1", nil, nil}, []any{"2", unchanged, unchanged}),
-		updateMessage(11, 'K', []any{"1", nil, nil}, []any{unchanged, "x", nil}),
+		updateMessage('O', []any{"1", "a", "long"}, []any{"1", nil, unchanged}),
+		updateMessage('O', []any{"1", nil, nil}, []any{"1", "b", unchanged}),
+		updateMessage(0, nil, []any{"1", "c", unchanged}),
+		updateMessage('K', []any{"1", nil, nil}, []any{"2", unchanged, unchanged}),
+		updateMessage('K', []any{"1", nil, nil}, []any{unchanged, "x", nil}),
 		deleteMessage(11, 'O', "2", "b", nil),
 		deleteMessage(12, 'K', "5"),
 		truncateMessage(11, 12),
@@ -113,8 +112,10 @@ func TestDecodeTransaction(t *testing.T) {
 	}, showAll(fragments))
 	empty := f.Changes[0].New[1]
 	require.NotNil(t, empty.Bytes, "an empty text is not NULL")
-	require.Equal(t, &changes.Relation{OID: 12, Schema: "pg_catalog", Name: "pg_thing", Identity: 'd',
-		Columns: []changes.Column{{Name: "id", TypeOID: 25, TypeMod: -1, Key: true}}}, f.Changes[7].Relation)
+	require.Equal(t, &changes.Relation{
+		OID: 12, Schema: "pg_catalog", Name: "pg_thing", Identity: 'd',
+		Columns: []changes.Column{{Name: "id", TypeOID: 25, TypeMod: -1, Key: true}},
+	}, f.Changes[7].Relation)
 	require.False(t, d.inTransaction())
 }
 
@@ -251,7 +252,7 @@ func TestEveryPrefixOfAMessageIsRefused(t *testing.T) {
 		beginMessage(10, 1),
 		relationMessage(11, "public", "items", 'f', "*id", "v"),
 		insertMessage(11, "1", nil),
-		updateMessage(11, 'O', []any{"1", "a"}, []any{"2", unchanged}),
+		updateMessage('O', []any{"1", "a"}, []any{"2", unchanged}),
 		deleteMessage(11, 'K', "1", nil),
 		truncateMessage(11, 11),
 		commitMessage(10, 20),
@@ -262,7 +263,7 @@ func TestEveryPrefixOfAMessageIsRefused(t *testing.T) {
 			feed(t, d, whole[:i]...)
 			_, err := d.decode(t.Context(), m[:n:n])
 			var decodeErr *DecodeError
-			require.Truef(t, errors.As(err, &decodeErr), "%c cut to %d bytes: %v", m[0], n, err)
+			require.ErrorAsf(t, err, &decodeErr, "%c cut to %d bytes: %v", m[0], n, err)
 		}
 	}
 }
@@ -278,8 +279,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	begin, rel := beginMessage(10, 1), relationMessage(11, "public", "items", 'f', "*id", "v")
 	f.Add(pack(begin, rel, insertMessage(11, "1", "a"), commitMessage(10, 20)))
-	f.Add(pack(begin, rel, updateMessage(11, 'O', []any{"1", "a"}, []any{"1", unchanged}), commitMessage(10, 20)))
-	f.Add(pack(begin, rel, updateMessage(11, 'K', []any{"1", nil}, []any{"2", "b"}), deleteMessage(11, 'K', "2", nil)))
+	f.Add(pack(begin, rel, updateMessage('O', []any{"1", "a"}, []any{"1", unchanged}), commitMessage(10, 20)))
+	f.Add(pack(begin, rel, updateMessage('K', []any{"1", nil}, []any{"2", "b"}), deleteMessage(11, 'K', "2", nil)))
 	f.Add(pack(rel, begin, truncateMessage(11, 11), rel, insertMessage(11, "1", "a"), insertMessage(11, "2", nil)))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		d := testDecoder(Options{FragmentChanges: 2})

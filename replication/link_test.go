@@ -37,10 +37,10 @@ type standbyStatus struct {
 }
 
 // startLink runs a link of a new Stream against a walsender until the test ends or stop is called, which gives run's error.
-func startLink(t *testing.T, opts Options, senderTimeout time.Duration, confirmed changes.LSN, out chan<- changes.Event) (s *Stream, w *walsender, stop func(cause error) error) {
+func startLink(t *testing.T, senderTimeout time.Duration, confirmed changes.LSN, out chan<- changes.Event) (s *Stream, w *walsender, stop func(cause error) error) {
 	cfg, err := pgconn.ParseConfig("postgres://u@localhost/d")
 	require.NoError(t, err)
-	s, err = New(Config{ConnConfig: cfg, Slot: "slot", Publication: "p"}, opts)
+	s, err = New(Config{ConnConfig: cfg, Slot: "slot", Publication: "p"}, Options{})
 	require.NoError(t, err)
 	ours, theirs := net.Pipe()
 	m := &meter{Conn: ours}
@@ -145,7 +145,7 @@ func TestStatusIsSentRegularly(t *testing.T) {
 		{1500 * time.Millisecond, 500 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			_, w, stop := startLink(t, Options{}, tc.senderTimeout, 100, nil)
+			_, w, stop := startLink(t, tc.senderTimeout, 100, nil)
 			sleep(2*tc.interval + tc.interval/2)
 			require.Equal(t, []standbyStatus{
 				{at: 0, write: 100, flush: 100}, {at: tc.interval, write: 100, flush: 100}, {at: 2 * tc.interval, write: 100, flush: 100},
@@ -159,7 +159,7 @@ func TestStatusIsSentRegularly(t *testing.T) {
 func TestReplyIsSentAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := make(chan changes.Event, 1)
-		_, w, stop := startLink(t, Options{}, time.Minute, 100, out)
+		_, w, stop := startLink(t, time.Minute, 100, out)
 		sleep(3 * time.Second)
 		w.keepalive(200, 1)
 		require.Equal(t, standbyStatus{at: 3 * time.Second, write: 200, flush: 100}, w.last())
@@ -171,7 +171,7 @@ func TestReplyIsSentAtOnce(t *testing.T) {
 func TestNothingIsFlushedBeforeConfirm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := make(chan changes.Event, 10)
-		s, w, stop := startLink(t, Options{}, time.Minute, 0, out)
+		s, w, stop := startLink(t, time.Minute, 0, out)
 		w.transaction(150, 160)
 		w.keepalive(200, 1)
 		require.Equal(t, changes.LSN(0), w.last().flush, "zero must stay zero")
@@ -198,7 +198,7 @@ func TestNothingIsFlushedBeforeConfirm(t *testing.T) {
 func TestConfirmIsReportedSoonAndNotTooOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := make(chan changes.Event, 10)
-		s, w, stop := startLink(t, Options{}, time.Minute, 100, out)
+		s, w, stop := startLink(t, time.Minute, 100, out)
 		w.keepalive(5000, 0)
 		sleep(time.Second)
 		s.Confirm(1000)
@@ -217,7 +217,7 @@ func TestConfirmIsReportedSoonAndNotTooOften(t *testing.T) {
 
 func TestLastConfirmationIsReportedAtTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, w, stop := startLink(t, Options{}, time.Minute, 100, make(chan changes.Event, 1))
+		s, w, stop := startLink(t, time.Minute, 100, make(chan changes.Event, 1))
 		w.keepalive(200, 0)
 		synctest.Wait()
 		s.Confirm(200)
@@ -229,7 +229,7 @@ func TestLastConfirmationIsReportedAtTheStop(t *testing.T) {
 func TestStatusGoesOnWhileTheReaderIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := make(chan changes.Event)
-		s, w, stop := startLink(t, Options{}, 3*time.Second, 100, out)
+		s, w, stop := startLink(t, 3*time.Second, 100, out)
 		w.transaction(150, 160)
 		sleep(10*time.Second + time.Millisecond)
 		require.Len(t, w.statuses(), 11, "one at the start, then one a second")
@@ -245,7 +245,7 @@ func TestStatusGoesOnWhileTheReaderIsBusy(t *testing.T) {
 
 func TestStopWhileTheReaderIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, w, stop := startLink(t, Options{}, 0, 100, nil)
+		_, w, stop := startLink(t, 0, 100, nil)
 		w.transaction(150, 160)
 		synctest.Wait()
 		require.ErrorIs(t, stop(errStopping), errStopping)
@@ -255,7 +255,7 @@ func TestStopWhileTheReaderIsBusy(t *testing.T) {
 func TestStatusGoesOnInABusyStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := make(chan changes.Event, 100_000)
-		s, w, stop := startLink(t, Options{}, 3*time.Second, 100, out)
+		s, w, stop := startLink(t, 3*time.Second, 100, out)
 		for i := range 5000 { // 10 s with never 2 ms of rest
 			lsn := changes.LSN(1000 + 10*i)
 			w.transaction(lsn, lsn+5)
@@ -272,7 +272,7 @@ func TestStatusGoesOnInABusyStream(t *testing.T) {
 func TestWALEndIsToldAtMostOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := make(chan changes.Event, 100)
-		_, w, stop := startLink(t, Options{}, time.Minute, 100, out)
+		_, w, stop := startLink(t, time.Minute, 100, out)
 		for i := range 35 { // 3.5 s
 			w.keepalive(changes.LSN(200+i), 0)
 			sleep(100 * time.Millisecond)
@@ -298,7 +298,7 @@ func TestWALEndIsToldAtMostOnceASecond(t *testing.T) {
 func TestWALEndIsNotToldInsideATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := make(chan changes.Event, 100)
-		_, w, stop := startLink(t, Options{}, time.Minute, 100, out)
+		_, w, stop := startLink(t, time.Minute, 100, out)
 		w.keepalive(110, 0)
 		w.keepalive(120, 0) // put off
 		w.xlog(125, beginMessage(150, 1))
@@ -350,7 +350,7 @@ func TestSilentServer(t *testing.T) {
 func TestAnsweringServerIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := make(chan changes.Event, 100)
-		_, w, stop := startLink(t, Options{}, 0, 100, out)
+		_, w, stop := startLink(t, 0, 100, out)
 		for asked := 0; asked < 5; {
 			sleep(time.Second)
 			if w.last().reply {
@@ -367,7 +367,7 @@ func TestAnsweringServerIsNotSilent(t *testing.T) {
 func TestSlowBigMessageIsNotSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := make(chan changes.Event, 100)
-		_, w, stop := startLink(t, Options{}, time.Minute, 100, out)
+		_, w, stop := startLink(t, time.Minute, 100, out)
 		w.xlog(150, beginMessage(150, 1))
 		w.xlog(0, relationMessage(11, "public", "items", 'f', "*id"))
 		big := make([]byte, 1<<20)
@@ -402,7 +402,7 @@ func TestServerEndsTheStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, w, stop := startLink(t, Options{}, 0, 0, nil)
+				_, w, stop := startLink(t, 0, 0, nil)
 				_, err := w.conn.Write(tc.send)
 				require.NoError(t, err)
 				synctest.Wait()

@@ -64,8 +64,9 @@ func insertMessage(oid uint32, values ...any) message {
 	return message{'I'}.u32(oid).u8('N').tuple(values...)
 }
 
-func updateMessage(oid uint32, kind byte, old, row []any) message {
-	m := message{'U'}.u32(oid)
+// updateMessage is of relation 11; kind is 'O', 'K', or 0 for no old row.
+func updateMessage(kind byte, old, row []any) message {
+	m := message{'U'}.u32(11)
 	if kind != 0 {
 		m = m.u8(kind).tuple(old...)
 	}

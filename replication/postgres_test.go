@@ -132,10 +132,21 @@ func (f *follower) end() error {
 
 func (f *follower) await(want State) Status {
 	f.t.Helper()
+	return f.awaitStatus(want.String(), func(s Status) bool { return s.State == want })
+}
+
+// awaitFailure waits until an attempt has failed.
+func (f *follower) awaitFailure() error {
+	f.t.Helper()
+	return f.awaitStatus("a failure", func(s Status) bool { return s.Err != nil }).Err
+}
+
+func (f *follower) awaitStatus(what string, good func(Status) bool) Status {
+	f.t.Helper()
 	timeout := time.After(patience)
 	for {
 		status, changed := f.Status()
-		if status.State == want {
+		if good(status) {
 			return status
 		}
 		select {
@@ -144,7 +155,7 @@ func (f *follower) await(want State) Status {
 			f.ended <- err
 			require.NoError(f.t, err, "Run ended")
 		case <-timeout:
-			require.Failf(f.t, "no such state", "want %v, have %+v", want, status)
+			require.FailNowf(f.t, "no such status", "want %s, have %+v", what, status)
 		}
 	}
 }

@@ -167,6 +167,8 @@ func TestPublicationAndSlotThatDoNotFit(t *testing.T) {
 		for _, w := range want {
 			require.ErrorContains(t, err, w)
 		}
+		status, _ := f.Status()
+		require.Equal(t, err, status.Err, "health checks can tell why")
 		require.NotContains(t, err.Error(), "Se/cret")
 	}
 	t.Run("publication is partial", func(t *testing.T) {
@@ -242,16 +244,10 @@ func TestUnreachableServerIsTriedAgain(t *testing.T) {
 	cfg := parseURL(t, "postgres://u:Se%2Fcret@127.0.0.1:1/d?sslmode=disable")
 	f := newFollower(t, "", "x", setup{Config: Config{ConnConfig: cfg}, idle: true})
 	f.start(setup{idle: true})
-	for {
-		status, changed := f.Status()
-		if status.Err != nil {
-			require.Equal(t, Connecting, status.State)
-			require.ErrorContains(t, status.Err, "connect: ")
-			require.NotContains(t, status.Err.Error(), "Se/cret")
-			break
-		}
-		<-changed
-	}
+	err := f.awaitFailure()
+	require.ErrorContains(t, err, "connect: ")
+	require.NotContains(t, err.Error(), "Se/cret")
+	f.await(Connecting)
 	f.stop()
 }
 
@@ -262,14 +258,7 @@ func TestSlotInUseIsTriedAgain(t *testing.T) {
 	// What an administrator's pg_recvlogical does: it reads the slot and knows nothing of the lock.
 	conn := takeSlot(t, db)
 	f := follow(t, db, setup{idle: true})
-	for {
-		status, changed := f.Status()
-		if status.Err != nil {
-			require.ErrorIs(t, status.Err, ErrSlotInUse)
-			break
-		}
-		<-changed
-	}
+	require.ErrorIs(t, f.awaitFailure(), ErrSlotInUse)
 	require.NoError(t, conn.Close(t.Context()))
 	f.await(Streaming)
 	require.False(t, f.info().SlotCreated)
@@ -323,14 +312,10 @@ func TestSlotCreationWaitsForRunningTransactions(t *testing.T) {
 			require.NoError(t, err)
 
 			f := follow(t, db, setup{idle: true})
-			for {
-				status, changed := f.Status()
-				if status.State == CreatingSlot && strings.Contains(status.Detail, "waits for") {
-					require.Contains(t, status.Detail, fmt.Sprintf("backend %d", conn.PgConn().PID()))
-					break
-				}
-				<-changed
-			}
+			status := f.awaitStatus("what it waits for", func(s Status) bool {
+				return s.State == CreatingSlot && strings.Contains(s.Detail, "waits for")
+			})
+			require.Contains(t, status.Detail, fmt.Sprintf("backend %d", conn.PgConn().PID()))
 			if stopEarly {
 				f.stop()
 				// The server's side is gone too, though the transaction still runs.
@@ -371,16 +356,10 @@ func TestRestartsLimitsAndLostSlot(t *testing.T) {
 	// A slot for another stream: none is left.
 	other := newFollower(t, db.URL, db.Name, setup{Config: Config{Slot: "another"}})
 	other.start(setup{idle: true})
-	for {
-		status, changed := other.Status()
-		if status.Err != nil {
-			require.ErrorIs(t, status.Err, ErrSlotsExhausted)
-			require.ErrorContains(t, status.Err, "max_replication_slots")
-			require.Equal(t, codeConfigurationLimit, sqlState(status.Err))
-			break
-		}
-		<-changed
-	}
+	err := other.awaitFailure()
+	require.ErrorIs(t, err, ErrSlotsExhausted)
+	require.ErrorContains(t, err, "max_replication_slots")
+	require.Equal(t, codeConfigurationLimit, sqlState(err))
 	other.stop()
 
 	// A restart in good order, and a crash (B141). The collector of this test confirms whatever it is told.

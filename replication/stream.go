@@ -79,6 +79,7 @@ func (s *Stream) Run(ctx context.Context, onConnect func(context.Context, Info) 
 		}
 		var config *ConfigError
 		if errors.As(err, &config) {
+			s.setState(Connecting, "", err)
 			return err
 		}
 		if s.progress > before {
