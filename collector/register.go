@@ -1,0 +1,83 @@
+package collector
+
+import (
+	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/shape"
+)
+
+// Register files a new shape, whose consumer is running, from the next transaction on: the rest of one that is being
+// processed is not for it. Registering again is no error and keeps the first time.
+func (c *Collector) Register(h shape.Handle, def *shape.Definition, inbox Inbox) {
+	c.register(&route{handle: h, def: def, state: awake, inbox: inbox})
+}
+
+// Restore files a shape that has no consumer yet; its next change starts one.
+func (c *Collector) Restore(h shape.Handle, def *shape.Definition) {
+	c.register(&route{handle: h, def: def, state: asleep})
+}
+
+func (c *Collector) register(r *route) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.routes[r.handle]; ok {
+		return
+	}
+	r.since = c.ordinal + 1
+	r.used = c.sweep.Load()
+	c.routes[r.handle] = r
+	c.index.add(r)
+}
+
+// Unregister forgets a shape: nothing is sent to it any more when Unregister returns. Its consumer must have ended, or
+// Unregister waits as long as a delivery to it is blocked. What was buffered for it counts as applied, so the shape
+// must be durably gone (I4). Doing it again is no error.
+func (c *Collector) Unregister(h shape.Handle) {
+	c.mu.Lock()
+	r := c.routes[h]
+	if r != nil {
+		delete(c.routes, h)
+		c.index.remove(r)
+	}
+	c.mu.Unlock()
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.buffer {
+		d.Receipt.Applied()
+	}
+	for _, receipt := range r.owed {
+		receipt.Applied()
+	}
+	r.state, r.inbox, r.buffer, r.owed = gone, nil, nil, nil
+}
+
+// Missed reports whether a transaction that the snapshot did not see was processed before the shape was registered:
+// neither would give it to the shape. It happens when a commit is in the WAL but not yet announced to the other
+// backends, which may take long with synchronous replication. The remedy is another snapshot.
+func (c *Collector) Missed(h shape.Handle, s changes.Snapshot) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.routes[h]
+	if r == nil {
+		return false
+	}
+	for _, full := range s.Xip {
+		if n, ok := c.recent[changes.Xid(full)]; ok && n < r.since { //nolint:gosec // the stream has the low half
+			return true
+		}
+	}
+	return false
+}
+
+// Handles returns the handles of all registered shapes.
+func (c *Collector) Handles() []shape.Handle {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	hs := make([]shape.Handle, 0, len(c.routes))
+	for h := range c.routes {
+		hs = append(hs, h)
+	}
+	return hs
+}
