@@ -9,6 +9,7 @@ import (
 	"github.com/shapeserver/shapeserver/inspector"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapecache"
+	"github.com/shapeserver/shapeserver/snapshot"
 	"github.com/shapeserver/shapeserver/storage"
 )
 
@@ -243,6 +244,10 @@ func (s *server) awaitSnapshot(ctx context.Context, sh *shapecache.Shape) *failu
 	}
 	f := fromError(err, errInternal)
 	if _, ok := clientMessage(err); ok {
+		if errors.Is(err, snapshot.ErrUnexpected) {
+			f.status = http.StatusInternalServerError // its text stays (protocol.md §3.4)
+			return f
+		}
 		f.retryAfter, f.known = 10, true
 	}
 	return f

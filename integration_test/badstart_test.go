@@ -128,6 +128,36 @@ func TestMissingRights(t *testing.T) {
 	})
 }
 
+// A table that the server's role may not publish is a 503 that names the SQL to run (protocol.md §3.3), not a 500; once
+// that SQL has run, the same request is answered.
+func TestMissingRightsOnTable(t *testing.T) {
+	db := pgtest.New(t)
+	role := "weak_" + db.Name[len(db.Name)-8:]
+	db.Exec(t, "CREATE ROLE "+role+" LOGIN REPLICATION; GRANT CREATE ON DATABASE "+db.Name+" TO "+role+"; GRANT CREATE ON SCHEMA public TO "+role+
+		"; CREATE TABLE items (id int PRIMARY KEY); INSERT INTO items VALUES (1)")
+	t.Cleanup(func() { db.Exec(t, "DROP OWNED BY "+role+" CASCADE; DROP ROLE "+role) })
+	p := newProcess(t, db)
+	p.set("DATABASE_URL", strings.Replace(db.URL, "postgres@", role+"@", 1))
+	p.start(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/v1/shape?table=items&offset=-1", http.NoBody)
+	require.NoError(t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	require.NoError(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode, "%s", body)
+	require.Contains(t, string(body), "must be owner of table items")
+	require.Contains(t, string(body), `OWNER TO \"`+role)
+	require.Equal(t, "10", res.Header.Get("retry-after"))
+	require.Equal(t, "true", res.Header.Get("electric-internal-known-error"))
+
+	db.Exec(t, "ALTER TABLE items OWNER TO "+role)
+	f := NewFold(p.url, shape("table", "items"))
+	f.Retry = true
+	requireSame(t, f, db, "SELECT * FROM items")
+}
+
 // A mistyped command is named, with what there is instead.
 func TestUnknownCommand(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), binary(t), "sevre")

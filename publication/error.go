@@ -51,6 +51,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%v)", e.Message, e.Err)
 }
 
+// ClientMessage returns the text for the client, which is told it with a 503.
+func (e *Error) ClientMessage() string { return e.Message }
+
 // Unwrap returns the sentinel of the code, if it has one, and the cause.
 func (e *Error) Unwrap() []error {
 	var errs []error

@@ -44,6 +44,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%v)", e.Message, e.Err)
 }
 
+// ClientMessage returns the text for the client, which is told it with a 503, or a 500 when the error is an
+// ErrUnexpected.
+func (e *Error) ClientMessage() string { return e.Message }
+
 // Unwrap returns the class and the cause.
 func (e *Error) Unwrap() []error {
 	if e.Err == nil {

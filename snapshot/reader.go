@@ -41,7 +41,8 @@ type Options struct {
 	LockTimeout time.Duration
 	// FirstRowTimeout is how long the query may take before its first row, or its end. Zero means 30 s.
 	FirstRowTimeout time.Duration
-	// MaxTries is how often the Sink may say ErrAgain, the last time included, before it is an error. Zero means 5.
+	// MaxTries is how often the Sink may say ErrAgain, the last time included, before it is an error. Zero means 20,
+	// which with the pauses between them takes about 12 s.
 	MaxTries int
 	// Logger takes what is worth knowing; nil discards it.
 	Logger *slog.Logger
@@ -52,7 +53,7 @@ func (o Options) withDefaults() Options {
 	o.QueueTimeout = cmp.Or(o.QueueTimeout, 30*time.Second)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 20*time.Second)
 	o.FirstRowTimeout = cmp.Or(o.FirstRowTimeout, 30*time.Second)
-	o.MaxTries = cmp.Or(o.MaxTries, 5)
+	o.MaxTries = cmp.Or(o.MaxTries, 20)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -105,7 +106,19 @@ func (r *Reader) Read(ctx context.Context, d *shape.Definition, enc *shapelog.En
 			}
 		}
 		r.opts.Logger.DebugContext(ctx, "snapshot is taken again", "table", d.Table.Name, "try", try)
+		// The transaction in question has its commit in the WAL, but its backend has not announced it: that takes
+		// microseconds, or milliseconds when the backend waits for a processor, or longer for a synchronous standby.
+		select {
+		case <-time.After(againPause(try)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
+}
+
+// againPause is how long to wait after the given try, the first being 1: 1 ms, doubling up to a second.
+func againPause(try int) time.Duration {
+	return min(time.Millisecond<<min(try-1, 10), time.Second)
 }
 
 // sinkError marks an error as the Sink's.
