@@ -14,7 +14,7 @@ type Xid uint32
 // the Postgres manual, "Transaction ID and Snapshot Information Functions").
 type Snapshot struct {
 	Xmin uint64   // lowest id that was still in progress; every id below it is visible or was rolled back
-	Xmax uint64   // first id not yet assigned; no id from here on is visible
+	Xmax uint64   // one past the highest id that had completed; no id from here on is visible, though it may be running
 	Xip  []uint64 // ids in [Xmin, Xmax) that were in progress, ascending; they are not visible
 }
 

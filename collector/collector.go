@@ -75,6 +75,7 @@ type Collector struct {
 	ordinal uint64                 // transactions begun so far
 	recent  map[changes.Xid]uint64 // id → ordinal
 	ring    []changes.Xid          // ids in recent, oldest first from ordinal on
+	newest  changes.Xid            // the highest id so far, as ids wrap
 	due     []*route               // answered while something was buffered: Run sends it
 
 	answers chan struct{} // holds one token when due is not empty
@@ -197,6 +198,9 @@ func (c *Collector) open(f *changes.Fragment) error {
 	c.ordinal++
 	*slot = f.Txn.Xid
 	c.recent[f.Txn.Xid] = c.ordinal
+	if c.ordinal == 1 || int32(f.Txn.Xid-c.newest) > 0 { //nolint:gosec // modular distance is what is wanted
+		c.newest = f.Txn.Xid
+	}
 	c.mu.Unlock()
 	return nil
 }

@@ -225,6 +225,12 @@ func TestRestOfOpenTransactionIsNotForNewShape(t *testing.T) {
 			"a snapshot that did not see the open transaction would lose it")
 		require.False(t, w.c.Missed("h", changes.Snapshot{Xmin: 21, Xmax: 31, Xip: []uint64{30}}),
 			"what came after the registration is delivered")
+		require.True(t, w.c.Missed("h", changes.Snapshot{Xmin: 20, Xmax: 20}),
+			"xmax is one past the highest id that had completed: higher ids may have committed in the WAL")
+		require.True(t, w.c.Missed("h", changes.Snapshot{Xmin: 5, Xmax: 7}))
+		require.False(t, w.c.Missed("h", changes.Snapshot{Xmin: 21, Xmax: 21}), "30 is delivered")
+		require.True(t, w.c.Missed("h", changes.Snapshot{Xmin: 1, Xmax: 1}))
+		require.False(t, w.c.Missed("h", changes.Snapshot{Xmin: 1 << 31, Xmax: 1 << 31}), "ids of the epoch before are old")
 		stop()
 	})
 }

@@ -56,6 +56,9 @@ func (c *Collector) Unregister(h shape.Handle) {
 // Missed reports whether a transaction that the snapshot did not see was processed before the shape was registered:
 // neither would give it to the shape. It happens when a commit is in the WAL but not yet announced to the other
 // backends, which may take long with synchronous replication. The remedy is another snapshot.
+//
+// Such a transaction is in the snapshot's list of running ones, or at or above its Xmax: that is one past the highest
+// id that had completed, not the next id to be given out (section 9.27 of the Postgres manual).
 func (c *Collector) Missed(h shape.Handle, s changes.Snapshot) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +66,27 @@ func (c *Collector) Missed(h shape.Handle, s changes.Snapshot) bool {
 	if r == nil {
 		return false
 	}
+	before := func(x changes.Xid) bool {
+		n, ok := c.recent[x]
+		return ok && n < r.since
+	}
 	for _, full := range s.Xip {
-		if n, ok := c.recent[changes.Xid(full)]; ok && n < r.since { //nolint:gosec // the stream has the low half
+		if before(changes.Xid(full)) { //nolint:gosec // the stream has the low half
+			return true
+		}
+	}
+	newest := s.Full(c.newest)
+	if newest >= s.Xmax && newest-s.Xmax > recentXids {
+		// More ids than are remembered: ask the remembered ones.
+		for x := range c.recent {
+			if before(x) && s.Full(x) >= s.Xmax {
+				return true
+			}
+		}
+		return false
+	}
+	for full := s.Xmax; full <= newest; full++ {
+		if before(changes.Xid(full)) { //nolint:gosec // the stream has the low half
 			return true
 		}
 	}
