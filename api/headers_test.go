@@ -95,10 +95,19 @@ func TestKnownDefinitionsAreBounded(t *testing.T) {
 func TestKeysOfDifferentDefinitionsDiffer(t *testing.T) {
 	seen := map[definitionKey]*request{}
 	for _, r := range []*request{
-		{table: "a"}, {table: "a", where: "b"}, {table: "ab"}, {where: "ab"}, {table: "a", columns: "b"}, {table: "a", queryable: "b"},
-		{table: "a", replica: "full"}, {table: "a", log: "full"}, {table: "a", where: "x", params: map[string]string{"1": "23"}},
-		{table: "a", where: "x", params: map[string]string{"12": "3"}}, {table: "a", where: "x", params: map[string]string{"1": "2", "3": ""}},
-		{table: "a", where: "x"}, {table: "a", where: "x\x01" + "1\x02" + "23"},
+		{table: "a"},
+		{table: "a", where: "b"},
+		{table: "ab"},
+		{where: "ab"},
+		{table: "a", columns: "b"},
+		{table: "a", queryable: "b"},
+		{table: "a", replica: "full"},
+		{table: "a", log: "full"},
+		{table: "a", where: "x", params: map[string]string{"1": "23"}},
+		{table: "a", where: "x", params: map[string]string{"12": "3"}},
+		{table: "a", where: "x", params: map[string]string{"1": "2", "3": ""}},
+		{table: "a", where: "x"},
+		{table: "a", where: "x\x01" + "1\x02" + "23"},
 	} {
 		require.Nil(t, seen[keyOf(r)], r)
 		seen[keyOf(r)] = r
