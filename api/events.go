@@ -36,19 +36,14 @@ func (e *eventWriter) release() {
 // Write implements io.Writer. What it takes may stay in the buffer.
 func (e *eventWriter) Write(p []byte) (int, error) {
 	start := 0
-	for i, c := range p {
+	for i := 0; i < len(p); i++ {
 		if e.quoted {
-			switch {
-			case e.escaped:
-				e.escaped = false
-			case c == '\\':
-				e.escaped = true
-			case c == '"':
-				e.quoted = false
+			if i = e.skipString(p, i); i == len(p) {
+				break
 			}
 			continue
 		}
-		switch c {
+		switch p[i] {
 		case '"':
 			e.quoted = true
 		case '{', '[':
@@ -77,4 +72,20 @@ func (e *eventWriter) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
+}
+
+// skipString returns where the string that p[i] stands in ends: the index of its closing quote, or len(p).
+func (e *eventWriter) skipString(p []byte, i int) int {
+	for ; i < len(p); i++ {
+		switch {
+		case e.escaped:
+			e.escaped = false
+		case p[i] == '\\':
+			e.escaped = true
+		case p[i] == '"':
+			e.quoted = false
+			return i
+		}
+	}
+	return i
 }
