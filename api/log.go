@@ -135,10 +135,7 @@ func (s *server) respond(w http.ResponseWriter, r *http.Request, req *request, t
 	h := w.Header()
 	tag := append(appendTag([]byte{'"'}, t.Handle, req, v.end), '"')
 	if conditional && matches(r, tag[1:len(tag)-1]) {
-		s.describe(h, r, req, t, http.StatusNotModified, v.end, v.upToDate, true)
-		h["Etag"] = []string{string(tag)}
-		w.WriteHeader(http.StatusNotModified)
-		return nil
+		return s.notModified(w, r, req, t, v, tag)
 	}
 	var tail []byte
 	if v.upToDate {
@@ -166,6 +163,21 @@ func (s *server) respond(w http.ResponseWriter, r *http.Request, req *request, t
 	}
 	head()
 	s.stream(w, r, body, tail)
+	return nil
+}
+
+// notModified answers that the client, or the cache that asks for it, has the part that v found. tag is the part's entity
+// tag with its quotes.
+func (s *server) notModified(w http.ResponseWriter, r *http.Request, req *request, t *target, v view, tag []byte) *failure {
+	h := w.Header()
+	s.describe(h, r, req, t, http.StatusNotModified, v.end, v.upToDate, true)
+	h["Etag"] = []string{string(tag)}
+	if !req.sse {
+		// The protocol has a content type here (transcript 10), which net/http takes out under its usual spelling. For a
+		// stream there is none: a cache would put it in place of text/event-stream.
+		h["content-type"] = jsonContent
+	}
+	w.WriteHeader(http.StatusNotModified)
 	return nil
 }
 

@@ -27,10 +27,7 @@ func (s *server) serveEvents(w http.ResponseWriter, r *http.Request, req *reques
 	tag := append(appendTag([]byte{'"'}, t.Handle, req, v.end), '"')
 	h := w.Header()
 	if v.hasData && matches(r, tag[1:len(tag)-1]) {
-		s.describe(h, r, req, t, http.StatusNotModified, v.end, v.upToDate, true)
-		h["Etag"] = []string{string(tag)}
-		w.WriteHeader(http.StatusNotModified)
-		return nil
+		return s.notModified(w, r, req, t, v, tag)
 	}
 	var first storage.Body
 	opened, upToDate := v.end, v.upToDate

@@ -72,10 +72,13 @@ type answer struct {
 	body   []byte
 }
 
-func (f *realFront) get(tb testing.TB, query string) answer {
+func (f *realFront) get(tb testing.TB, query string, header ...string) answer {
 	tb.Helper()
 	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, f.url+"/v1/shape?table=items&"+query, nil)
 	require.NoError(tb, err)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
 	resp, err := f.client.Do(req)
 	require.NoError(tb, err)
 	body, err := io.ReadAll(resp.Body)
@@ -150,6 +153,17 @@ func TestFollowingARealLog(t *testing.T) {
 			require.Equal(t, fmt.Sprint(want), key)
 		}
 	}
+}
+
+func TestNotModifiedOnTheWire(t *testing.T) {
+	f := newRealFront(t, 0, 10, 10)
+	query := "offset=-1&handle=" + string(f.shape.Handle)
+	full := f.get(t, query)
+	same := f.get(t, query, "If-None-Match", full.header.Get("etag"))
+	require.Equal(t, http.StatusNotModified, same.status)
+	require.Empty(t, same.body)
+	require.Equal(t, []string{"application/json; charset=utf-8"}, same.header["Content-Type"])
+	require.Empty(t, same.header["Transfer-Encoding"])
 }
 
 func TestRealLogIsRemovedWhileItIsWaitedFor(t *testing.T) {
