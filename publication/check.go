@@ -85,6 +85,8 @@ func (m *Manager) judgeLocked(j job, relations []relation, v *view) (reason shap
 		return shape.ReasonSchemaChanged, nil
 	case v.Publication == nil, !root.Published, root.Filtered, !v.Publication.Complete, v.Publication.ViaRoot && root.Partition:
 		return shape.ReasonOrphaned, nil
+	case j.tab.rowsMovedLocked(relations):
+		return shape.ReasonSchemaChanged, nil
 	}
 	for i := range relations {
 		r := &relations[i]

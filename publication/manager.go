@@ -30,8 +30,8 @@ type Options struct {
 	Linger time.Duration
 	// CheckInterval is how often the publication is compared with what is wanted. Zero means 60 s.
 	CheckInterval time.Duration
-	// OnLost is called when a table that was ready is found dropped, renamed, unpublished, or without its replica identity:
-	// shapes on it may have missed changes and must be removed. It runs on Run's goroutine and must not block; it
+	// OnLost is called when a table that was ready is found dropped, renamed, unpublished, without its replica identity, or
+	// with other partitions than it had: shapes on it may have missed changes and must be removed. It runs on Run's goroutine and must not block; it
 	// may call Release. Nil ignores it.
 	OnLost func(oid uint32, reason shape.Reason)
 	// Logger takes what is worth knowing; nil discards it.
@@ -94,12 +94,13 @@ type table struct {
 
 	// What Run needs on the way to ready.
 	tries     int
-	next      time.Time       // when to try again
-	alone     bool            // was in a batch that failed
-	member    string          // see job
-	relations []uint32        // itself and its partitions, as last seen
-	full      map[uint32]bool // which of them had REPLICA IDENTITY FULL then
-	writers   *writers        // whom the barrier waits for; nil before the first look
+	next      time.Time         // when to try again
+	alone     bool              // was in a batch that failed
+	member    string            // see job
+	relations []uint32          // itself and its partitions, as last seen
+	full      map[uint32]bool   // which of them had REPLICA IDENTITY FULL then
+	attached  map[uint32]string // since which transaction each was in the tree then; nil before the first look
+	writers   *writers          // whom the barrier waits for; nil before the first look
 }
 
 // New makes the Manager of the named publication. It talks to Postgres over the pool's connections, one at a time.

@@ -586,6 +586,47 @@ CREATE TABLE pt2a PARTITION OF pt2 FOR VALUES IN (1);`)
 	assert.Equal(t, map[lost]bool{{pt.OID, shape.ReasonIdentityLost}: true, {f.table(t, "pt2a").OID, shape.ReasonIdentityLost}: true}, got)
 }
 
+// B115: rows that come or go with a partition are not in the stream, so the shapes of the root must be read again. A
+// partition that was made as one has none to bring.
+func TestPartitionsComeAndGo(t *testing.T) {
+	for change, sql := range map[string]string{
+		"detached":               "ALTER TABLE rt DETACH PARTITION rt2",
+		"dropped":                "DROP TABLE rt1",
+		"attached":               "ALTER TABLE rt ATTACH PARTITION lone FOR VALUES IN (3)",
+		"attached again":         "ALTER TABLE rt DETACH PARTITION rt2; ALTER TABLE rt ATTACH PARTITION rt2 FOR VALUES IN (2)",
+		"attached with its leaf": "ALTER TABLE rt ATTACH PARTITION branch FOR VALUES IN (4)",
+		"detached below":         "ALTER TABLE rt5 DETACH PARTITION rt5a",
+	} {
+		t.Run(change, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			db.Exec(t, `CREATE TABLE rt (id int, k int, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
+CREATE TABLE rt1 PARTITION OF rt FOR VALUES IN (1);
+CREATE TABLE rt2 PARTITION OF rt FOR VALUES IN (2);
+CREATE TABLE rt5 PARTITION OF rt FOR VALUES IN (5) PARTITION BY LIST (id);
+CREATE TABLE rt5a PARTITION OF rt5 FOR VALUES IN (1);
+CREATE TABLE lone (id int, k int, PRIMARY KEY (id, k));
+CREATE TABLE branch (id int, k int, PRIMARY KEY (id, k)) PARTITION BY LIST (id);
+CREATE TABLE leaf PARTITION OF branch FOR VALUES IN (1);`)
+			f := start(t, db, db.URL, publication.Options{})
+			rt := f.table(t, "rt")
+			require.NoError(t, f.Acquire(t.Context(), "1-1", rt))
+			require.NoError(t, f.Check(t.Context()))
+			db.Exec(t, "CREATE TABLE rt6 PARTITION OF rt FOR VALUES IN (6)")
+			require.NoError(t, f.Check(t.Context()))
+			require.Empty(t, f.lost)
+
+			db.Exec(t, sql)
+			require.NoError(t, f.Check(t.Context()))
+			require.Len(t, f.lost, 1)
+			assert.Equal(t, lost{rt.OID, shape.ReasonSchemaChanged}, <-f.lost)
+			require.NoError(t, f.Acquire(t.Context(), "1-2", rt))
+			require.NoError(t, f.Check(t.Context()))
+			assert.Empty(t, f.lost)
+		})
+	}
+}
+
 // B097: the children of a table by inheritance are not published with it.
 func TestInheritance(t *testing.T) {
 	db := pgtest.New(t)

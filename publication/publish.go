@@ -294,10 +294,30 @@ func (m *Manager) atBarrier(c *change) {
 func (t *table) seenLocked(relations []relation) {
 	t.relations = t.relations[:0]
 	t.full = make(map[uint32]bool, len(relations))
+	t.attached = make(map[uint32]string, len(relations))
 	for _, r := range relations {
 		t.relations = append(t.relations, r.OID)
 		t.full[r.OID] = r.full()
+		t.attached[r.OID] = r.Attached
 	}
+}
+
+// rowsMovedLocked reports whether rows came or went with a partition since the last look: one that was attached with what
+// it held, or one that is not there any more. The stream tells neither. m.mu must be held.
+func (t *table) rowsMovedLocked(relations []relation) bool {
+	if t.attached == nil {
+		return false
+	}
+	still := 0
+	for _, r := range relations {
+		switch since, known := t.attached[r.OID]; {
+		case known && since == r.Attached:
+			still++
+		case known || !r.Born:
+			return true
+		}
+	}
+	return still < len(t.attached)
 }
 
 // notPublished puts a table off, or fails it.

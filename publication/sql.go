@@ -50,13 +50,17 @@ type relation struct {
 	Published bool   `json:"published"` // itself, by an ancestor, by its schema, or with all tables
 	Member    bool   `json:"member"`    // named in the publication
 	Filtered  bool   `json:"filtered"`  // with a row filter or a column list
+	Attached  string `json:"attached"`  // the transaction that made it a partition of the one above; empty for the root
+	Born      bool   `json:"born"`      // made as a partition, so that it brought no rows
 }
 
 func (r *relation) name() tableName { return tableName{r.Schema, r.Name} }
 func (r *relation) full() bool      { return r.Identity == "f" }
 
 // lookSQL walks down from each table to its partitions, and up from each table to what may publish it. Functions that
-// do the same (pg_partition_tree) would lock the tables. Schemas can be published from Postgres 15 on.
+// do the same (pg_partition_tree) would lock the tables. Schemas can be published from Postgres 15 on. A partition was born
+// as one when its row type is as old as its place in the tree: pg_type's row stays, while that of pg_class is written anew
+// for many reasons.
 func lookSQL(major int) string {
 	bySchema := "false"
 	if major >= 15 {
@@ -67,10 +71,10 @@ func lookSQL(major int) string {
 	return `
 WITH RECURSIVE pub AS (
   SELECT * FROM pg_catalog.pg_publication WHERE pubname = $1::text
-), down(root, oid) AS (
-  SELECT o, o FROM unnest($2::oid[]) o
+), down(root, oid, attached) AS (
+  SELECT o, o, '' FROM unnest($2::oid[]) o
   UNION ALL
-  SELECT down.root, i.inhrelid
+  SELECT down.root, i.inhrelid, i.xmin::text
   FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid AND c.relkind = 'p'
   JOIN pg_catalog.pg_inherits i ON i.inhparent = down.oid AND NOT i.inhdetachpending
 ), up(root, oid) AS (
@@ -86,12 +90,14 @@ SELECT json_build_object(
       'members', (SELECT json_agg(pr.prrelid::int8) FROM pg_catalog.pg_publication_rel pr WHERE pr.prpubid = pub.oid)) FROM pub),
   'relations', (SELECT json_agg(json_build_object('root', down.root::int8, 'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
       'kind', c.relkind, 'identity', c.relreplident, 'partition', c.relispartition,
+      'attached', down.attached, 'born', t.xmin::text = down.attached,
       'published', EXISTS (SELECT 1 FROM pub WHERE puballtables)
         OR EXISTS (SELECT 1 FROM up JOIN pg_catalog.pg_publication_rel pr ON pr.prrelid = up.oid JOIN pub ON pub.oid = pr.prpubid WHERE up.root = down.root)
         OR ` + bySchema + `,
       'member', pr.oid IS NOT NULL,
       'filtered', coalesce(to_jsonb(pr)->>'prqual', to_jsonb(pr)->>'prattrs') IS NOT NULL))
     FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_catalog.pg_type t ON t.oid = c.reltype
     LEFT JOIN pg_catalog.pg_publication_rel pr ON pr.prrelid = c.oid AND pr.prpubid = (SELECT oid FROM pub)))::text`
 }
 
