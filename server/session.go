@@ -199,7 +199,15 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 	})
 	c.cleaner = cleaner.New(cleaner.Records{
 		Status: c.status, Consumers: c.cache, Router: c.collector, Publications: c.publication, Logs: s.store,
-	}, cleaner.Options{ReconcileInterval: s.cfg.ReconcilePeriod, ReasonOf: shapecache.ReasonOf, Logger: s.log})
+	}, cleaner.Options{
+		ReconcileInterval: s.cfg.ReconcilePeriod, ReasonOf: shapecache.ReasonOf, Logger: s.log,
+		OnRemoved: func(_ shape.Handle, reason shape.Reason, _ time.Duration) {
+			// The publication takes the table for ready, and the next shape on it would end in the same way.
+			if reason == shape.ReasonIdentityLost {
+				c.publication.CheckSoon()
+			}
+		},
+	})
 	c.cache.Connect(c.collector, c.cleaner)
 	c.collector.Start(info.ConfirmedLSN)
 
