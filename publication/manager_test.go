@@ -598,7 +598,6 @@ func TestPartitionsComeAndGo(t *testing.T) {
 		"detached below":         "ALTER TABLE rt5 DETACH PARTITION rt5a",
 	} {
 		t.Run(change, func(t *testing.T) {
-			t.Parallel()
 			db := pgtest.New(t)
 			db.Exec(t, `CREATE TABLE rt (id int, k int, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
 CREATE TABLE rt1 PARTITION OF rt FOR VALUES IN (1);
