@@ -232,7 +232,9 @@ func (c *Collector) route(ctx context.Context, ch *changes.Change) error {
 	defer c.mu.Unlock()
 	if changed {
 		c.relations[ch.Relation.OID] = ch.Relation
-		c.relationChanged(ch, above)
+		if known == nil || !known.SameAs(ch.Relation) {
+			c.relationChanged(ch, above)
+		}
 	}
 	take := func(r *route) { c.take(r, ch) }
 	if t := c.index.tables[ch.Relation.OID]; t != nil {

@@ -254,6 +254,34 @@ func TestTruncateReachesShapesOfPartitionAndRoot(t *testing.T) {
 	})
 }
 
+// A partition that is detached is announced again, unchanged, before its next change, which is not its old root's.
+func TestAnnouncedAgainAsksForAncestorsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(collector.Options{SuspendAfter: time.Hour})
+		w.above = map[uint32][]uint32{2: {1}}
+		root := table(1, "root")
+		root.Kind = 'p'
+		w.c.Restore("root", definition(root))
+		w.c.Restore("leaf", definition(table(2, "leaf")))
+		in := make(chan changes.Event)
+		stop := w.run(t, in)
+		attached := relation(2, "leaf")
+		in <- txn(10, attached, 7)
+		in <- txn(20, attached, 8)
+		synctest.Wait()
+		w.above = nil
+		detached := relation(2, "leaf")
+		in <- txn(30, detached, 9)
+		synctest.Wait()
+		require.Equal(t, map[shape.Handle][]uint64{"root": {7, 8}, "leaf": {7, 8, 9}}, w.got)
+		w.above = map[uint32][]uint32{2: {1}}
+		in <- txn(40, relation(2, "leaf"), 10) // attached again
+		synctest.Wait()
+		require.Equal(t, map[shape.Handle][]uint64{"root": {7, 8, 10}, "leaf": {7, 8, 9, 10}}, w.got)
+		stop()
+	})
+}
+
 // TestSuspensionKeepsOrder drives random traffic at shapes that are suspended and resumed all the time, and sometimes
 // refuse (I8): every shape gets every change once, in order, and when the traffic ends no consumer is left.
 func TestSuspensionKeepsOrder(t *testing.T) {

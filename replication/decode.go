@@ -304,7 +304,8 @@ func (d *decoder) truncate(c *cursor) (*changes.Fragment, error) {
 	return f, nil
 }
 
-// relation remembers a table's description. One that says nothing new keeps the pointer that rows already have.
+// relation remembers a table's description. Each announcement gets a pointer of its own, also one that says nothing new:
+// Postgres announces a partition again when it is attached or detached, and that the columns do not show.
 func (d *decoder) relation(c *cursor) error {
 	rel := &changes.Relation{OID: c.u32(), Schema: c.text(), Name: c.text(), Identity: changes.ReplicaIdentity(c.u8())}
 	if rel.Schema == "" {
@@ -330,9 +331,6 @@ func (d *decoder) relation(c *cursor) error {
 	}
 	if err := c.end(); err != nil {
 		return err
-	}
-	if known, ok := d.relations[rel.OID]; ok && known.SameAs(rel) {
-		return nil
 	}
 	d.relations[rel.OID] = rel
 	d.last = nil

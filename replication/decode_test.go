@@ -119,7 +119,7 @@ func TestDecodeTransaction(t *testing.T) {
 	require.False(t, d.inTransaction())
 }
 
-func TestRepeatedRelationKeepsItsPointer(t *testing.T) {
+func TestEachAnnouncementOfARelationHasItsOwnPointer(t *testing.T) {
 	d := testDecoder(Options{})
 	fragments := feed(t, d,
 		beginMessage(10, 1),
@@ -132,8 +132,9 @@ func TestRepeatedRelationKeepsItsPointer(t *testing.T) {
 		commitMessage(10, 20),
 	)
 	c := fragments[0].Changes
-	require.Same(t, c[0].Relation, c[1].Relation)
-	require.NotSame(t, c[0].Relation, c[2].Relation)
+	require.NotSame(t, c[0].Relation, c[1].Relation, "it may have been attached or detached as a partition")
+	require.True(t, c[0].Relation.SameAs(c[1].Relation))
+	require.False(t, c[1].Relation.SameAs(c[2].Relation))
 	require.Len(t, c[0].Relation.Columns, 1, "the old description does not change")
 	require.Len(t, c[2].Relation.Columns, 2)
 }
