@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/where"
 )
@@ -24,7 +25,7 @@ func check(r *relationRow) error {
 			"ALTER TABLE … SET LOGGED changes that")
 	case r.Unreplicated != "":
 		return errNotReplicated(r.Schema, r.Name, fmt.Sprintf("the changes of its partition %s, which is a foreign or "+
-			"an unlogged table, are not in the write-ahead log", quoteIdent(r.Unreplicated)))
+			"an unlogged table, are not in the write-ahead log", sqltext.Ident(r.Unreplicated)))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 var (
@@ -36,16 +38,14 @@ func (e *TableError) Unwrap() error { return ErrUndefinedTable }
 func errNoTable(schema, name string) error {
 	return &TableError{Schema: schema, Name: name, Message: fmt.Sprintf(
 		"Table %s.%s does not exist. If the table name contains capitals or special characters you must quote it.",
-		quoteIdent(schema), quoteIdent(name))}
+		sqltext.Ident(schema), sqltext.Ident(name))}
 }
 
 // errNotReplicated is the error for tables that exist, but whose changes Postgres does not put into the stream.
 func errNotReplicated(schema, name, why string) error {
 	return &TableError{Schema: schema, Name: name, Message: fmt.Sprintf(
-		"Table %s.%s cannot be replicated: %s.", quoteIdent(schema), quoteIdent(name), why)}
+		"Table %s.%s cannot be replicated: %s.", sqltext.Ident(schema), sqltext.Ident(name), why)}
 }
-
-func quoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 
 // unreachable tells an error of getting to the database from an error that the database gave for the query.
 func unreachable(err error) bool {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"reflect"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -93,7 +93,7 @@ func (in *Inspector) Table(ctx context.Context, schema, table string, maxAge tim
 	in.mu.Unlock()
 
 	// The key holds the count of forgets so that nobody who asks after a Forget joins a look-up from before it.
-	key := strconv.FormatUint(forgets, 10) + " " + quoteIdent(schema) + "." + quoteIdent(table)
+	key := strconv.FormatUint(forgets, 10) + " " + sqltext.Ident(schema) + "." + sqltext.Ident(table)
 	flight := in.flights.DoChan(key, func() (any, error) {
 		// The look-up serves everyone who waits for it, so it outlives the one who began it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.opts.Timeout)
@@ -163,7 +163,7 @@ func (in *Inspector) ByOID(ctx context.Context, oids []uint32) (map[uint32]*shap
 	ctx, cancel := context.WithTimeout(ctx, in.opts.Timeout)
 	defer cancel()
 	began := time.Now()
-	rels, types, err := in.fetch(ctx, describeByOID, oidArray(oids))
+	rels, types, err := in.fetch(ctx, describeByOID, sqltext.OIDs(oids))
 	if err != nil {
 		if unreachable(err) {
 			err = errors.Join(ErrUnreachable, err)
@@ -252,18 +252,4 @@ func (in *Inspector) dropLocked(n name) {
 		delete(in.byOID, known.table.OID)
 		delete(in.tables, n)
 	}
-}
-
-// oidArray renders an oid[] as text.
-func oidArray(oids []uint32) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, oid := range oids {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.FormatUint(uint64(oid), 10))
-	}
-	b.WriteByte('}')
-	return b.String()
 }

@@ -3,10 +3,11 @@ package migrations
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/golang-migrate/migrate/v4/database"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 // explain names the GRANT for an error about missing rights; other errors stay as they are.
@@ -24,14 +25,12 @@ func explain(err error, role, db string) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s. Run: GRANT CREATE ON DATABASE %s TO %s (or, to keep that right: CREATE SCHEMA %s AUTHORIZATION %s): %w",
-		ErrPrivilege, pgErr.Message, quoteIdent(db), quoteIdent(role), Schema, quoteIdent(role), pgErr)
+		ErrPrivilege, pgErr.Message, sqltext.Ident(db), sqltext.Ident(role), Schema, sqltext.Ident(role), pgErr)
 }
 
 // errUse is for a schema that somebody else made and that the role may not use.
 func errUse(role string) error {
-	role = quoteIdent(role)
+	role = sqltext.Ident(role)
 	return fmt.Errorf("%w: the schema is there, but not for this role. Run: GRANT USAGE ON SCHEMA %s TO %s; "+
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO %s", ErrPrivilege, Schema, role, Schema, role)
 }
-
-func quoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 // barrierPollMax bounds the time between two looks at pg_locks.
@@ -91,7 +93,7 @@ func (m *Manager) awaitWriters(ctx context.Context, s *session) error {
 		}
 	}
 	m.mu.Unlock()
-	results, err := s.exec(ctx, fmt.Sprintf(locksSQL, oidArray(relations)))
+	results, err := s.exec(ctx, fmt.Sprintf(locksSQL, sqltext.OIDs(relations)))
 	if err != nil {
 		return fmt.Errorf("read locks: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -124,5 +125,5 @@ func (m *Manager) adopt(v *view) {
 // createSQL makes a publication without tables. At start that is done by replication; here it is for one that was
 // dropped while the server runs.
 func createSQL(name string) string {
-	return "CREATE PUBLICATION " + quoteIdent(name) + " WITH (" + publishAll + ")"
+	return "CREATE PUBLICATION " + sqltext.Ident(name) + " WITH (" + publishAll + ")"
 }

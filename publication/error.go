@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 var (
@@ -85,7 +87,7 @@ func errTableGone(n tableName) *Error {
 func (m *Manager) errMissing(n tableName) *Error {
 	return &Error{Code: CodeMissing, Message: fmt.Sprintf(`Database table "%s" is missing from the publication "%s" and the `+
 		`%s setting prevents shapeserver from adding it. Run: ALTER PUBLICATION %s ADD TABLE %s`,
-		n, m.name, m.opts.ManualSetting, quoteIdent(m.name), n.quoted())}
+		n, m.name, m.opts.ManualSetting, sqltext.Ident(m.name), n.quoted())}
 }
 
 func errFiltered(n tableName, publication string) *Error {
@@ -100,25 +102,25 @@ func errIdentity(n, leaf tableName) *Error {
 
 func (m *Manager) errNoPublication(cause error) *Error {
 	return &Error{Code: CodePublication, Message: fmt.Sprintf(`Publication "%s" not found in the database. Run: CREATE PUBLICATION %s`,
-		m.name, quoteIdent(m.name)), Err: cause}
+		m.name, sqltext.Ident(m.name)), Err: cause}
 }
 
 func (m *Manager) errOperations() *Error {
 	return &Error{Code: CodeOperations, Message: fmt.Sprintf(`Publication "%s" does not publish all operations. Run: ALTER PUBLICATION %s SET (%s)`,
-		m.name, quoteIdent(m.name), publishAll)}
+		m.name, sqltext.Ident(m.name), publishAll)}
 }
 
 func (m *Manager) errViaRoot() *Error {
 	return &Error{Code: CodeOperations, Message: fmt.Sprintf(`Publication "%s" publishes partitions under the name of their root. `+
-		`Run: ALTER PUBLICATION %s SET (publish_via_partition_root = false)`, m.name, quoteIdent(m.name))}
+		`Run: ALTER PUBLICATION %s SET (publish_via_partition_root = false)`, m.name, sqltext.Ident(m.name))}
 }
 
 // errPrivilege is for SQLSTATE 42501.
 func (m *Manager) errPrivilege(n tableName, published bool, err *pgconn.PgError) *Error {
-	role := quoteIdent(m.pool.Config().ConnConfig.User)
+	role := sqltext.Ident(m.pool.Config().ConnConfig.User)
 	if !published && containsPublication(err.Message) {
 		return &Error{Code: CodePrivilege, Message: fmt.Sprintf(`Database table "%s" is missing from the publication "%s" and `+
-			`shapeserver lacks privileges to add it. Run: ALTER PUBLICATION %s OWNER TO %s`, n, m.name, quoteIdent(m.name), role), Err: err}
+			`shapeserver lacks privileges to add it. Run: ALTER PUBLICATION %s OWNER TO %s`, n, m.name, sqltext.Ident(m.name), role), Err: err}
 	}
 	return &Error{Code: CodePrivilege, Message: fmt.Sprintf(`Unable to create initial snapshot: %s. Run: ALTER TABLE %s OWNER TO %s`,
 		err.Message, n.quoted(), role), Err: err}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -144,10 +145,10 @@ func (m *Manager) statements(changes []*change, identity, ddl time.Duration) []s
 	}
 	sql = append(sql, setLockTimeout(ddl))
 	if len(readd) > 0 {
-		sql = append(sql, "ALTER PUBLICATION "+quoteIdent(m.name)+" DROP TABLE "+join(readd))
+		sql = append(sql, "ALTER PUBLICATION "+sqltext.Ident(m.name)+" DROP TABLE "+join(readd))
 	}
 	if len(add) > 0 {
-		sql = append(sql, "ALTER PUBLICATION "+quoteIdent(m.name)+" ADD TABLE "+join(add))
+		sql = append(sql, "ALTER PUBLICATION "+sqltext.Ident(m.name)+" ADD TABLE "+join(add))
 	}
 	sql = append(sql, setLockTimeout(identity))
 	for _, c := range changes {
@@ -246,7 +247,7 @@ func (m *Manager) settle(ctx context.Context, s *session, v *view) (changed bool
 		if !v.Publication.Complete {
 			m.loseAll(ctx)
 		}
-		err = s.transact(ctx, setLockTimeout(dropLockTimeout), "ALTER PUBLICATION "+quoteIdent(m.name)+" SET ("+publishAll+")")
+		err = s.transact(ctx, setLockTimeout(dropLockTimeout), "ALTER PUBLICATION "+sqltext.Ident(m.name)+" SET ("+publishAll+")")
 	}
 	switch {
 	case err == nil:

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 // refresh makes the tables ready whose writers have ended, and before that, where it is needed, has the server's decoding look
@@ -79,7 +81,7 @@ func (m *Manager) rejoin(ctx context.Context, s *session, jobs []job) error {
 			}
 		}
 	}
-	alter := "ALTER PUBLICATION " + quoteIdent(m.name)
+	alter := "ALTER PUBLICATION " + sqltext.Ident(m.name)
 	return s.transact(ctx, setLockTimeout(limit), alter+" DROP TABLE "+join(names), alter+" ADD TABLE "+join(names))
 }
 

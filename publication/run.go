@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -257,7 +258,7 @@ func (m *Manager) unpublish(ctx context.Context, s *session) error {
 		return nil
 	}
 	drop := func(names ...string) error {
-		return s.transact(ctx, setLockTimeout(dropLockTimeout), "ALTER PUBLICATION "+quoteIdent(m.name)+" DROP TABLE "+join(names))
+		return s.transact(ctx, setLockTimeout(dropLockTimeout), "ALTER PUBLICATION "+sqltext.Ident(m.name)+" DROP TABLE "+join(names))
 	}
 	if err := drop(names...); err == nil {
 		m.opts.Logger.InfoContext(ctx, "tables unpublished", "publication", m.name, "tables", len(names))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 // publishAll is what every table needs, as publication parameters.
@@ -21,9 +23,7 @@ type tableName struct{ schema, table string }
 // String returns the name as protocol.md's messages have it: public.items.
 func (n tableName) String() string { return n.schema + "." + n.table }
 
-func (n tableName) quoted() string { return quoteIdent(n.schema) + "." + quoteIdent(n.table) }
-
-func quoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
+func (n tableName) quoted() string { return sqltext.Ident(n.schema) + "." + sqltext.Ident(n.table) }
 
 func containsPublication(message string) bool { return strings.Contains(message, "publication") }
 
@@ -115,7 +115,7 @@ func (s *session) look(ctx context.Context, oids []uint32) (*view, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	var text string
-	row := s.conn.QueryRow(ctx, lookSQL(s.major()), pgx.QueryExecModeExec, s.pub, oidArray(oids))
+	row := s.conn.QueryRow(ctx, lookSQL(s.major()), pgx.QueryExecModeExec, s.pub, sqltext.OIDs(oids))
 	if err := row.Scan(&text); err != nil {
 		return nil, fmt.Errorf("read publication: %w", err)
 	}
@@ -176,18 +176,4 @@ func (s *session) exec(ctx context.Context, sql string) ([]*pgconn.Result, error
 
 func setLockTimeout(d time.Duration) string {
 	return "SET LOCAL lock_timeout=" + strconv.FormatInt(max(1, d.Milliseconds()), 10)
-}
-
-// oidArray renders an oid[] as text.
-func oidArray(oids []uint32) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, oid := range oids {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.FormatUint(uint64(oid), 10))
-	}
-	b.WriteByte('}')
-	return b.String()
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 const (
@@ -101,7 +103,7 @@ func connectError(cfg *pgconn.Config, err error) error {
 		return &ConfigError{
 			Problem: fmt.Sprintf("role %q may not use replication", cfg.User),
 			Fix: fmt.Sprintf("as a superuser run: ALTER ROLE %s REPLICATION; (on Amazon RDS: GRANT rds_replication TO %[1]s;)",
-				quoteIdent(cfg.User)),
+				sqltext.Ident(cfg.User)),
 			Err: err,
 		}
 	case codeProtocolViolation:
@@ -193,7 +195,7 @@ func (s *Stream) endPredecessor(ctx context.Context, db *pgconn.PgConn, srv serv
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
 	rows, err := query(ctx, db, fmt.Sprintf(`SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-		WHERE pid = %d AND backend_start = %s AND usename = current_user`, s.known.BackendPID, quoteLiteral(s.backendStart)))
+		WHERE pid = %d AND backend_start = %s AND usename = current_user`, s.known.BackendPID, sqltext.Literal(s.backendStart)))
 	if err != nil {
 		return fmt.Errorf("end our former backend: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 const publishAll = "publish = 'insert, update, delete, truncate'"
@@ -16,7 +18,7 @@ const publishAll = "publish = 'insert, update, delete, truncate'"
 func (s *Stream) ensurePublication(ctx context.Context, db *pgconn.PgConn, srv server) (oid uint32, created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
-	name := quoteIdent(s.cfg.Publication)
+	name := sqltext.Ident(s.cfg.Publication)
 	oid, complete, err := s.findPublication(ctx, db)
 	if err != nil {
 		return 0, false, err
@@ -26,7 +28,7 @@ func (s *Stream) ensurePublication(ctx context.Context, db *pgconn.PgConn, srv s
 		missing := &ConfigError{
 			Problem: fmt.Sprintf("publication %s does not exist", name),
 			Fix: fmt.Sprintf("in database %[1]s run: %[2]s; or, so that the server can do it: GRANT CREATE ON DATABASE %[1]s TO %[3]s;",
-				quoteIdent(srv.database), create, quoteIdent(s.cfg.ConnConfig.User)),
+				sqltext.Ident(srv.database), create, sqltext.Ident(s.cfg.ConnConfig.User)),
 		}
 		if s.cfg.ManualPublication {
 			return 0, false, missing
@@ -64,7 +66,7 @@ func (s *Stream) ensurePublication(ctx context.Context, db *pgconn.PgConn, srv s
 // findPublication returns the publication's OID, zero when there is none, and whether it publishes all four.
 func (s *Stream) findPublication(ctx context.Context, db *pgconn.PgConn) (oid uint32, complete bool, err error) {
 	rows, err := query(ctx, db, `SELECT oid, pubinsert AND pubupdate AND pubdelete AND pubtruncate
-		FROM pg_catalog.pg_publication WHERE pubname = `+quoteLiteral(s.cfg.Publication))
+		FROM pg_catalog.pg_publication WHERE pubname = `+sqltext.Literal(s.cfg.Publication))
 	if err != nil {
 		return 0, false, fmt.Errorf("look up publication: %w", err)
 	}

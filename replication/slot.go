@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 // ensureSlot finds the slot or makes it, and returns where the stream will begin.
@@ -87,7 +88,7 @@ func (s *Stream) start(ctx context.Context, db *pgconn.PgConn) error {
 	err := pglogrepl.StartReplication(ctx, db, s.cfg.Slot, 0, pglogrepl.StartReplicationOptions{
 		Mode: pglogrepl.LogicalReplication,
 		// A list of identifiers inside a string: quoted twice.
-		PluginArgs: []string{"proto_version '1'", "publication_names " + quoteLiteral(quoteIdent(s.cfg.Publication))},
+		PluginArgs: []string{"proto_version '1'", "publication_names " + sqltext.Literal(sqltext.Ident(s.cfg.Publication))},
 	})
 	if err != nil {
 		return s.slotError("start replication", err)

@@ -3,9 +3,9 @@ package shapelog
 import (
 	"bytes"
 	"strconv"
-	"strings"
 
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
 // Encoder turns the rows of one shape into log items (protocol.md §5.1 to §5.3). It is immutable and may be used
@@ -27,7 +27,7 @@ func NewEncoder(schema, table string, columns []string, key []int) *Encoder {
 	e.relation = append(e.relation, ',')
 	e.relation = AppendJSONString(e.relation, table)
 	e.relation = append(e.relation, ']')
-	e.keyHead = quoteIdent(schema) + "." + quoteIdent(table)
+	e.keyHead = sqltext.Ident(schema) + "." + sqltext.Ident(table)
 	for _, c := range columns {
 		e.columns = append(e.columns, append(AppendJSONString(nil, c), ':'))
 	}
@@ -36,8 +36,6 @@ func NewEncoder(schema, table string, columns []string, key []int) *Encoder {
 	}
 	return e
 }
-
-func quoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 
 // Position says where in the stream a change stands. The zero Position is a row that did not come from the stream:
 // a row of a snapshot, without lsn, op_position and txids.

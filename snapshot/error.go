@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -111,17 +112,15 @@ func droppedMessage(d *shape.Definition) string {
 
 // privilegeHint names the SQL that gives what is missing.
 func (r *Reader) privilegeHint(d *shape.Definition, pgErr *pgconn.PgError) string {
-	role := quoteIdent(r.pool.Config().ConnConfig.User)
+	role := sqltext.Ident(r.pool.Config().ConnConfig.User)
 	switch {
 	case strings.Contains(pgErr.Message, "row-level security"):
 		// The stream is not filtered by policies, so a filtered snapshot would never agree with it.
 		return ". Run: ALTER ROLE " + role + " BYPASSRLS"
 	case strings.Contains(pgErr.Message, "for schema"):
-		return ". Run: GRANT USAGE ON SCHEMA " + quoteIdent(d.Table.Schema) + " TO " + role
+		return ". Run: GRANT USAGE ON SCHEMA " + sqltext.Ident(d.Table.Schema) + " TO " + role
 	case strings.Contains(pgErr.Message, "permission denied for table"):
-		return ". Run: GRANT SELECT ON " + quoteIdent(d.Table.Schema) + "." + quoteIdent(d.Table.Name) + " TO " + role
+		return ". Run: GRANT SELECT ON " + sqltext.Ident(d.Table.Schema) + "." + sqltext.Ident(d.Table.Name) + " TO " + role
 	}
 	return ""
 }
-
-func quoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }

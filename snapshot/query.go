@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/shapeserver/shapeserver/internal/sqltext"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -48,7 +49,7 @@ func major(version string) int {
 // source names the table in a FROM or LOCK. An ordinary table stands for itself alone, because the stream carries the
 // rows of its children by inheritance under their own names; a partitioned one stands for its partitions.
 func source(d *shape.Definition) string {
-	name := quoteIdent(d.Table.Schema) + "." + quoteIdent(d.Table.Name)
+	name := sqltext.Ident(d.Table.Schema) + "." + sqltext.Ident(d.Table.Name)
 	if d.Table.Kind == 'p' {
 		return name
 	}
@@ -60,7 +61,7 @@ func source(d *shape.Definition) string {
 func coordinatesSQL(t *shape.Table) string {
 	oid := strconv.FormatUint(uint64(t.OID), 10)
 	return "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text, coalesce(to_regclass(" +
-		quoteLiteral(quoteIdent(t.Schema)+"."+quoteIdent(t.Name)) + ")::oid, 0);" +
+		sqltext.Literal(sqltext.Ident(t.Schema)+"."+sqltext.Ident(t.Name)) + ")::oid, 0);" +
 		"SELECT attnum, attname, atttypid, atttypmod FROM pg_attribute WHERE attrelid = " + oid +
 		" AND attnum > 0 AND NOT attisdropped ORDER BY attnum;" +
 		"SELECT (indkey::int2[])[0:indnkeyatts - 1]::text FROM pg_index WHERE indrelid = " + oid + " AND indisprimary"
@@ -100,7 +101,7 @@ func copySQL(d *shape.Definition) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(quoteIdent(n))
+		b.WriteString(sqltext.Ident(n))
 	}
 	b.WriteString(" FROM " + source(d))
 	if d.Where != nil {
@@ -109,6 +110,3 @@ func copySQL(d *shape.Definition) string {
 	b.WriteString(") TO STDOUT;COMMIT")
 	return b.String()
 }
-
-// quoteLiteral quotes a string under standard_conforming_strings.
-func quoteLiteral(s string) string { return `'` + strings.ReplaceAll(s, `'`, `''`) + `'` }
