@@ -3,7 +3,9 @@ package collector_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -323,6 +325,56 @@ func TestSuspensionKeepsOrder(t *testing.T) {
 					}
 				}
 				require.Greater(t, restarts, 20, "the run did not suspend anything")
+				stop()
+			})
+		})
+	}
+}
+
+// A consumer that is slow to answer a close request holds the sender up once the buffer is full. It answers in the end, and
+// a successor gets everything in order; or it dies, and its shape owes the receipts.
+func TestFullBufferWaitsForTheAnswer(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dies=%t", dies), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(collector.Options{SuspendAfter: 40 * time.Millisecond})
+				in := make(chan changes.Event)
+				slow := &fakeConsumer{handle: "h", world: w, mailbox: make(chan changes.Delivery, 4), done: make(chan struct{})}
+				w.c.Register("h", definition(table(1, "items")), slow)
+				stop := w.run(t, in)
+				request := <-slow.mailbox
+				require.NotZero(t, request.Close)
+				const many = 1024 + 10
+				sent := make(chan struct{})
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer close(sent)
+					for n := range uint64(many) {
+						in <- txn(n+1, relation(1, "items"), n)
+					}
+				})
+				synctest.Wait()
+				select {
+				case <-sent:
+					require.Fail(t, "the sender did not wait")
+				default:
+				}
+				if dies {
+					close(slow.done)
+					wg.Wait()
+					synctest.Wait()
+					require.Zero(t, w.c.LastSeen())
+					require.Empty(t, w.got["h"], "what a dead consumer leaves is not for a successor")
+					w.c.Unregister("h")
+				} else {
+					w.c.Closed("h", request.Close)
+					close(slow.done)
+					wg.Wait()
+					synctest.Wait()
+					require.Len(t, w.got["h"], many)
+					require.True(t, slices.IsSorted(w.got["h"]))
+				}
+				require.EqualValues(t, many, w.c.LastSeen())
 				stop()
 			})
 		})

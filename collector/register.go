@@ -1,6 +1,9 @@
 package collector
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/shape"
 )
@@ -97,9 +100,5 @@ func (c *Collector) Missed(h shape.Handle, s changes.Snapshot) bool {
 func (c *Collector) Handles() []shape.Handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	hs := make([]shape.Handle, 0, len(c.routes))
-	for h := range c.routes {
-		hs = append(hs, h)
-	}
-	return hs
+	return slices.Collect(maps.Keys(c.routes))
 }

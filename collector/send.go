@@ -2,6 +2,8 @@ package collector
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/shape"
@@ -109,24 +111,18 @@ func (c *Collector) offer(ctx context.Context, r *route, d changes.Delivery) (bo
 func (c *Collector) waitForAnswer(ctx context.Context, r *route) error {
 	answered, done := r.answered, r.inbox.Done()
 	r.mu.Unlock()
-	defer r.mu.Lock()
+	var err error
 	select {
 	case <-answered:
-		return nil
 	case <-done:
-		select {
-		case <-answered: // the answer comes before the end
-		default:
-			r.mu.Lock()
-			if r.state == closing {
-				r.end()
-			}
-			r.mu.Unlock()
-		}
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	r.mu.Lock()
+	if err == nil && r.state == closing { // a consumer answers before it ends: this one died
+		r.end()
+	}
+	return err
 }
 
 // sendBuffered sends what waited for an answer.
@@ -156,10 +152,7 @@ func (c *Collector) sendDue(ctx context.Context, r *route) error {
 func (c *Collector) suspendIdle() {
 	now := c.sweep.Add(1)
 	c.mu.Lock()
-	all := make([]*route, 0, len(c.routes))
-	for _, r := range c.routes {
-		all = append(all, r)
-	}
+	all := slices.Collect(maps.Values(c.routes))
 	c.mu.Unlock()
 	for _, r := range all {
 		c.askToClose(r, now)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -234,11 +236,7 @@ func (c *Cache) NoteUse() {
 func (c *Cache) Handles() []shape.Handle {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	hs := make([]shape.Handle, 0, len(c.byHandle))
-	for h := range c.byHandle {
-		hs = append(hs, h)
-	}
-	return hs
+	return slices.Collect(maps.Keys(c.byHandle))
 }
 
 // Len returns how many shapes can be found.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/status"
@@ -13,15 +15,11 @@ import (
 // Restore takes up the shapes of the last run: those whose status row, log and table agree. It files them with the
 // router, asleep, and with the publication. The rest is handed to removal. It must be called before Run.
 func (c *Cache) Restore(ctx context.Context, rows []status.Row, tables Tables) (restored int, err error) {
-	oids := make([]uint32, 0, len(rows))
-	seen := make(map[uint32]bool)
+	oids := make(map[uint32]bool)
 	for _, r := range rows {
-		if !seen[r.TableOID] {
-			seen[r.TableOID] = true
-			oids = append(oids, r.TableOID)
-		}
+		oids[r.TableOID] = true
 	}
-	now, err := tables.ByOID(ctx, oids)
+	now, err := tables.ByOID(ctx, slices.Collect(maps.Keys(oids)))
 	if err != nil {
 		return 0, fmt.Errorf("look up the tables of all shapes: %w", err)
 	}

@@ -3,6 +3,8 @@ package shapecache
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/shapeserver/shapeserver/shape"
 )
@@ -25,11 +27,7 @@ func (c *Cache) CheckSchemas(ctx context.Context, tables Tables) error {
 	if len(seen) == 0 {
 		return nil
 	}
-	oids := make([]uint32, 0, len(seen))
-	for oid := range seen {
-		oids = append(oids, oid)
-	}
-	now, err := tables.ByOID(ctx, oids)
+	now, err := tables.ByOID(ctx, slices.Collect(maps.Keys(seen)))
 	if err != nil {
 		return fmt.Errorf("look up the tables of all shapes: %w", err)
 	}
