@@ -63,8 +63,8 @@ func (s *Server) notReadyReason() string {
 			"The server has to wait for all pending transactions to commit or rollback before it can create the replication slot."
 	case replication.Connecting, replication.Streaming:
 	}
-	if reason := s.phase.Load().reason; reason != "" {
-		return reason
+	if reason := s.waitingFor.Load(); reason != nil {
+		return *reason
 	}
 	return "Timeout waiting for replication client to be ready"
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,11 +48,10 @@ type Server struct {
 	stream   *replication.Stream
 	tables   *inspector.Inspector
 	core     notify.Var[*core] // the parts of the session that serves shapes; nil while there is none
-	phase    notify.Var[phase]
-}
 
-// phase says what the server is waiting for while it has no core.
-type phase struct{ reason string }
+	// waitingFor says what a session waits for before its stream connects; nil for nothing.
+	waitingFor atomic.Pointer[string]
+}
 
 // Open takes what the server needs of its machine: the port, the storage folder. It does not need the database yet.
 // Every error names the setting to change.

@@ -53,11 +53,15 @@ func (s *Server) runSessions(ctx context.Context) error {
 	}
 }
 
+// databaseAway is what clients are told while the schema cannot be looked at (protocol.md §3.3).
+var databaseAway = "Timeout waiting for database connection pool (metadata) to be ready"
+
 // migrate brings the schema up to date. It waits for a database that cannot be reached.
 func (s *Server) migrate(ctx context.Context) error {
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := migrations.Up(ctx, s.cfg.DatabaseURL.ConnString(), s.log)
 		if err == nil {
+			s.waitingFor.Store(nil)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -66,7 +70,7 @@ func (s *Server) migrate(ctx context.Context) error {
 		if !isUnreachable(err) {
 			return fmt.Errorf("migrate schema: %w", err)
 		}
-		s.phase.Set(phase{"Timeout waiting for database connection pool (metadata) to be ready"})
+		s.waitingFor.Store(&databaseAway)
 		s.log.WarnContext(ctx, "database cannot be reached, trying again", "error", err, "retry_in", pause)
 		select {
 		case <-time.After(pause):
