@@ -15,7 +15,7 @@ var lastMicros atomic.Int64
 
 // NewHandle makes a handle for a definition: "<hash of the identity>-<µs since 1970>". Times are strictly increasing
 // in a process, and a restart takes longer than the clock can be set back unnoticed only if the operator sets it back;
-// the status table's primary key then refuses the handle.
+// the store, which remembers removed handles, then refuses the handle.
 func NewHandle(d *Definition, now time.Time) Handle {
 	for {
 		last := lastMicros.Load()

@@ -85,9 +85,6 @@ func NewServer(t testing.TB, o ServerOptions) *Server {
 // URL is the superuser's connection string for the database postgres. It stays true across restarts.
 func (s *Server) URL() string { return s.url }
 
-// Description names the server, such as "local PostgreSQL 15.18 in /usr/lib/postgresql/15/bin".
-func (s *Server) Description() string { return s.description }
-
 // Stop ends the server in order: it cuts its clients off and writes a checkpoint.
 func (s *Server) Stop(t testing.TB) { t.Helper(); s.must(t, "stop"); s.down = true }
 
