@@ -24,5 +24,11 @@ SELECT 'f', proname, prorettype, array_to_string(proargtypes::oid[], ' '), prova
   'jsonb_typeof','jsonb_array_length','jsonb_extract_path','jsonb_extract_path_text','json_typeof','json_array_length','json_extract_path','json_extract_path_text','jsonb_exists','jsonb_contains','jsonb_strip_nulls',
   'num_nulls','num_nonnulls','int4','int8','int2','float8','float4','numeric','text','varchar','bpchar','bool','name','interval','timestamp','timestamptz','time','timetz',
   'isempty','lower_inc','upper_inc','lower_inf','upper_inf','range_merge','family','masklen','host','network','netmask','broadcast','hostmask','inet_same_family',
-  'overlaps','is_normalized','normalize','sha224','sha256','sha384','sha512','get_bit','get_byte','bit_count','enum_first','width_bucket','factorial','pi','degrees','radians','quote_literal','quote_ident','xmlexists')
+  'overlaps','is_normalized','normalize','sha224','sha256','sha384','sha512','get_bit','get_byte','bit_count','enum_first','width_bucket','factorial','pi','degrees','radians','quote_literal','quote_ident','xmlexists',
+  'array_positions','trim_array','array_fill','unnest',
+  'to_json','to_jsonb','json_strip_nulls','jsonb_object_keys','jsonb_exists_any','jsonb_exists_all','jsonb_contained','jsonb_concat','jsonb_delete','jsonb_delete_path',
+  'jsonb_set','jsonb_insert','jsonb_pretty','jsonb_build_array','jsonb_build_object','jsonb_path_exists','jsonb_path_match','jsonb_object_field','jsonb_object_field_text',
+  'abbrev','set_masklen','inet_merge','macaddr8_set7bit','macaddr','macaddr8','cidr','inet',
+  'int4range','int8range','numrange','daterange','tsrange','tstzrange','int4multirange','int8multirange','nummultirange','datemultirange','tsmultirange','tstzmultirange','multirange',
+  'bit','varbit','pg_lsn','xid','xid8','char')
   ORDER BY proname, 4;
