@@ -178,7 +178,25 @@ func (c *checker) call(kind nodeKind, cand candidate, args []*node, loc int) (*n
 	return n, nil
 }
 
+// cannot says that p is not evaluated here for these types, or at all.
 func (c *checker) cannot(kind nodeKind, p *proc, args []*node, loc int) error {
+	known := false
+	overloads := c.types.cat.funcs[p.name]
+	if kind == nodeOp {
+		overloads = c.types.cat.ops[p.name]
+	}
+	for _, o := range overloads {
+		known = known || len(o.args) == len(p.args) && builtins[o.key] != nil
+	}
+	switch {
+	case known:
+	case kind == nodeFunc:
+		return errorAt(loc, "unknown or unsupported function %s/%d", p.name, len(args))
+	case len(args) == 2:
+		return errorAt(loc, "unknown binary operator %q", p.name)
+	default:
+		return errorAt(loc, "unknown unary operator %q", p.name)
+	}
 	if kind == nodeOp && len(args) == 2 {
 		return errorAt(loc, "operator %s is not supported for %s and %s", p.name, args[0].typ, args[1].typ)
 	}
