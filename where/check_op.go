@@ -180,13 +180,17 @@ func (c *checker) call(kind nodeKind, cand candidate, args []*node, loc int) (*n
 
 // cannot says that p is not evaluated here for these types, or at all.
 func (c *checker) cannot(kind nodeKind, p *proc, args []*node, loc int) error {
-	known := false
+	reason := refusals[p.key]
+	known := reason != ""
 	overloads := c.types.cat.funcs[p.name]
 	if kind == nodeOp {
 		overloads = c.types.cat.ops[p.name]
 	}
 	for _, o := range overloads {
 		known = known || len(o.args) == len(p.args) && builtins[o.key] != nil
+	}
+	if reason != "" {
+		reason = ": " + reason
 	}
 	switch {
 	case known:
@@ -198,12 +202,12 @@ func (c *checker) cannot(kind nodeKind, p *proc, args []*node, loc int) error {
 		return errorAt(loc, "unknown unary operator %q", p.name)
 	}
 	if kind == nodeOp && len(args) == 2 {
-		return errorAt(loc, "operator %s is not supported for %s and %s", p.name, args[0].typ, args[1].typ)
+		return errorAt(loc, "operator %s is not supported for %s and %s%s", p.name, args[0].typ, args[1].typ, reason)
 	}
 	if kind == nodeOp {
-		return errorAt(loc, "unary operator %s is not supported for %s", p.name, args[0].typ)
+		return errorAt(loc, "unary operator %s is not supported for %s%s", p.name, args[0].typ, reason)
 	}
-	return errorAt(loc, "unknown or unsupported function %s", signature(p.name, args))
+	return errorAt(loc, "unknown or unsupported function %s%s", signature(p.name, args), reason)
 }
 
 func signature(name string, args []*node) string {

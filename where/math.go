@@ -9,6 +9,7 @@ func registerMath() {
 	registerIntegers()
 	registerFloats()
 	registerNumeric()
+	registerArithmetic()
 	registerTimes()
 }
 

@@ -1,0 +1,22 @@
+package where
+
+// refusals says why a function or operator of Postgres is not evaluated, and how else to write it, by proc.key.
+// Messages end with it.
+var refusals = map[string]string{}
+
+func init() {
+	const clib = "the last digit of its result depends on the C library of the database server"
+	for _, key := range []string{"dexp", "dlog1", "dlog10", "dcbrt"} {
+		refusals[key] = clib
+	}
+	refusals["dpow"] = clib + "; write a product, such as n * n"
+	for _, key := range []string{"numeric_power"} {
+		refusals[key] = "the digits it rounds to differ between releases of Postgres; write a product, such as n * n"
+	}
+	for _, key := range []string{"numeric_exp", "numeric_ln", "numeric_log", "log(numeric)"} {
+		refusals[key] = "the digits it rounds to differ between releases of Postgres"
+	}
+	for _, key := range []string{"width_bucket_float8", "width_bucket_numeric"} {
+		refusals[key] = "its rounding differs between releases of Postgres; write a CASE"
+	}
+}
