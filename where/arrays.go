@@ -1,12 +1,14 @@
 package where
 
 import (
+	"math"
 	"slices"
 
 	"github.com/shapeserver/shapeserver/changes"
 )
 
 func registerArrays() {
+	registerArrayFuncs()
 	register("arraycontains", &builtin{needs: needDeterministic, buildTest: buildContains(false, containsAll), check: equatableElements})
 	register("arraycontained", &builtin{needs: needDeterministic, buildTest: buildContains(true, containsAll), check: equatableElements})
 	register("arrayoverlap", &builtin{needs: needDeterministic, buildTest: buildContains(false, containsSome), check: equatableElements})
@@ -37,10 +39,54 @@ func registerArrays() {
 		return intValue(int64(d.lower + d.length - 1))
 	}})
 	register("array_cardinality", &builtin{f1: func(v value) value { return intValue(int64(len(v.a.elems))) }})
-	register("array_position", &builtin{needs: needDeterministic, build: buildPosition, check: equatableElements})
 	register("array_append", &builtin{build: buildAppend(0, 1)})
 	register("array_prepend", &builtin{build: buildAppend(1, 0)})
 	register("array_cat", &builtin{fn: func(a []value) value { return concatArrays(a[0], a[1]) }})
+}
+
+// comparableElements refuses arrays whose elements have no order.
+func comparableElements(n *node) error {
+	if codecOf(n.args[0].typ.baseType().elem).compare == nil {
+		return errorAt(n.loc, "comparing %s is not supported", n.args[0].typ)
+	}
+	return nil
+}
+
+// buildArrayComparison is buildComparison, except that enums have labels whose order may not be known.
+func buildArrayComparison(n *node) test {
+	t := n.args[0].typ.baseType()
+	o := builtins[n.fn.key].order
+	if t.elem.baseType().kind != KindEnum || o == orderEQ || o == orderNE {
+		return buildComparison(n)
+	}
+	compare := codecOf(t).compare
+	x, y := compile(n.args[0]), compile(n.args[1])
+	return func(row changes.Row) Tri {
+		return strict2(func(a, b value) value {
+			if hasNewLabel(t, a) || hasNewLabel(t, b) {
+				return failedValue
+			}
+			return boolValue(o.holds(compare(a, b)))
+		}, x(row), y(row)).tri()
+	}
+}
+
+// hasNewLabel reports whether an enum value, or an element of an array of enums, has a label that the catalogue did
+// not list.
+func hasNewLabel(t *typ, v value) bool {
+	if v.st != isSet {
+		return false
+	}
+	switch t = t.baseType(); t.kind {
+	case KindEnum:
+		return v.i == -1
+	case KindArray:
+		if t.elem.baseType().kind == KindEnum {
+			return slices.ContainsFunc(v.a.elems, func(e value) bool { return hasNewLabel(t.elem, e) })
+		}
+	default:
+	}
+	return false
 }
 
 // equatableElements refuses arrays whose elements have no equality here.
@@ -158,32 +204,6 @@ func containsSome(whole, part []value, compare func(a, b value) int) bool {
 	})
 }
 
-// buildPosition is array_position(array, element): the subscript of the first element that is not distinct.
-func buildPosition(n *node) eval {
-	if len(n.args) != 2 {
-		return func(changes.Row) value { return failedValue }
-	}
-	arr, elem := compile(n.args[0]), compile(n.args[1])
-	compare := elementOrder(n.args[0].typ.baseType().elem)
-	return func(row changes.Row) value {
-		a, e := arr(row), elem(row)
-		switch {
-		case a.st == isFailed || e.st == isFailed:
-			return failedValue
-		case a.st == isNull:
-			return a
-		case len(a.a.dims) > 1:
-			return failedValue
-		}
-		for i, x := range a.a.elems {
-			if x.st == e.st && (x.st == isNull || compare(x, e) == 0) {
-				return intValue(int64(a.a.dims[0].lower + i))
-			}
-		}
-		return nullValue
-	}
-}
-
 // maxElems bounds what array functions may build.
 const maxElems = 1 << 20
 
@@ -207,7 +227,7 @@ func buildAppend(arr, elem int) func(*node) eval {
 					return failedValue
 				}
 			}
-			if len(elems) >= maxElems {
+			if len(elems) >= maxElems || arr == 0 && d.lower+d.length >= math.MaxInt32 || arr == 1 && d.lower == math.MinInt32 {
 				return failedValue
 			}
 			out := make([]value, 0, len(elems)+1)
@@ -262,6 +282,9 @@ func concatArrays(a, b value) value {
 		out.dims = slices.Clone(y.dims)
 		out.dims[0].length++
 	default:
+		return failedValue
+	}
+	if out.dims[0].lower+out.dims[0].length > math.MaxInt32 {
 		return failedValue
 	}
 	return value{st: isSet, a: out}

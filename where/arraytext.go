@@ -2,7 +2,7 @@ package where
 
 import (
 	"cmp"
-	"strconv"
+	"math"
 	"strings"
 )
 
@@ -11,14 +11,17 @@ const maxDims = 6
 
 // arrayCodec reads arrays whose elements elem reads.
 func arrayCodec(elem *codec) *codec {
-	return &codec{
+	c := &codec{
 		input: func(s string) (value, bool) { return parseArray(trimSpace(s), elem.input) },
 		read: func(b []byte) (value, bool) {
 			return parseArray(unsafeString(b), func(s string) (value, bool) { return elem.read(unsafeBytes(s)) })
 		},
-		output:  func(v value) string { return formatArray(v.a, elem.output) },
-		compare: func(a, b value) int { return compareArrays(a.a, b.a, elem.compare) },
+		output: func(v value) string { return formatArray(v.a, elem.output) },
 	}
+	if elem.compare != nil {
+		c.compare = func(a, b value) int { return compareArrays(a.a, b.a, elem.compare) }
+	}
+	return c
 }
 
 // parseArray reads an array's text: "{1,2}", "[0:1]={5,6}", "{{a,NULL},{"b c",""}}" (manual, "Array Input and Output
@@ -84,16 +87,16 @@ func (p *arrayParser) bounds() (dim, bool) {
 		}
 		d = dim{length: upper - lower + 1, lower: lower}
 	}
-	return d, p.accept(']') && d.length > 0
+	return d, p.accept(']') && d.length > 0 && d.lower+d.length <= math.MaxInt32
 }
 
 func (p *arrayParser) signed() (int, bool) {
 	neg := p.accept('-')
-	n, _, ok := p.number(1, 9)
+	n, _, ok := p.number(1, 10)
 	if neg {
 		n = -n
 	}
-	return int(n), ok
+	return int(n), ok && n >= math.MinInt32 && n <= math.MaxInt32
 }
 
 func (p *arrayParser) blanks() {
@@ -219,10 +222,7 @@ func formatArray(a *array, output func(value) string) string {
 	var b strings.Builder
 	for _, d := range a.dims {
 		if d.lower != 1 {
-			for _, d := range a.dims {
-				b.WriteString("[" + strconv.Itoa(d.lower) + ":" + strconv.Itoa(d.lower+d.length-1) + "]")
-			}
-			b.WriteByte('=')
+			b.Write(append(appendDims(nil, a.dims), '='))
 			break
 		}
 	}

@@ -123,7 +123,7 @@ func init() {
 		}
 		register(key, &builtin{needs: needFor(o.order), order: o.order, compare: compareBytes, buildTest: buildComparison})
 		register("text"+o.suffix+"name", &builtin{needs: needFor(o.order), order: o.order, compare: compareBytes, buildTest: buildComparison})
-		register("array_"+o.suffix, &builtin{needs: needFor(o.order), order: o.order, buildTest: buildComparison, check: comparableElements})
+		register("array_"+o.suffix, &builtin{needs: needFor(o.order), order: o.order, buildTest: buildArrayComparison, check: comparableElements})
 		if o.order != orderEQ && o.order != orderNE {
 			register("text_pattern_"+o.suffix, &builtin{order: o.order, compare: compareBytes, buildTest: buildComparison})
 		}
@@ -140,15 +140,6 @@ func needFor(o order) collNeed {
 		return needDeterministic
 	}
 	return needOrder
-}
-
-// comparableElements refuses arrays whose elements have no order, and those of enums, whose order may grow.
-func comparableElements(n *node) error {
-	elem := n.args[0].typ.baseType().elem
-	if codecOf(elem).compare == nil || elem.kind == KindEnum {
-		return errorAt(n.loc, "comparing %s is not supported", n.args[0].typ)
-	}
-	return nil
 }
 
 // compareDateTimestamp compares a date with a timestamp, or in UTC with a timestamptz, without overflow.

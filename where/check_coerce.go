@@ -100,6 +100,9 @@ func (c *checker) literal(n *node, to *typ, typmod int32) (*node, error) {
 	if !ok {
 		return nil, errorAt(n.loc, "invalid syntax for type %s: %s", describe(to), excerpt(n.text))
 	}
+	if to.kind == KindArray && to.elem.base != nil && len(v.a.elems) > 0 {
+		return nil, errorAt(n.loc, "casts to domain %s are not supported", to.elem) // its constraints are not known
+	}
 	if typmod >= 0 {
 		if v = applyTypmod(v, to, typmod, true); v.st == isFailed {
 			return nil, errorAt(n.loc, "value out of range for type %s: %s", describe(to), excerpt(n.text))

@@ -15,7 +15,7 @@ func (c *checker) typeCast(t *pg.TypeCast) (*node, error) {
 	}
 	if a := t.GetArg().GetAArrayExpr(); a != nil && to.isArray() && typmod < 0 {
 		// The elements take the type at once: ARRAY['1']::int4[] never is a text[].
-		return c.arrayExpr(a, to.baseType().elem)
+		return c.arrayExpr(a, to.baseType())
 	}
 	arg, err := c.expr(t.GetArg())
 	if err != nil {
@@ -97,69 +97,6 @@ func (c *checker) typmod(t *pg.TypeName, to *typ) (int32, error) {
 
 // varHeader is what Postgres adds to the length in the modifier of varchar and char (VARHDRSZ).
 const varHeader = 4
-
-// arrayExpr checks ARRAY[…]; elem is the element type that a cast asks for, nil for the common one.
-func (c *checker) arrayExpr(a *pg.A_ArrayExpr, elem *typ) (*node, error) {
-	loc := local(a.GetLocation())
-	var elems []*node
-	nested := false
-	for _, e := range a.GetElements() {
-		var n *node
-		var err error
-		if inner := e.GetAArrayExpr(); inner != nil {
-			n, err = c.arrayExpr(inner, elem)
-		} else {
-			n, err = c.expr(e)
-		}
-		if err != nil {
-			return nil, err
-		}
-		nested = nested || n.typ.isArray()
-		elems = append(elems, n)
-	}
-	if nested {
-		return nil, errorAt(loc, "multidimensional ARRAY[] constructors are not supported; write the array as '{{…}}'")
-	}
-	if elem == nil {
-		if len(elems) == 0 {
-			return nil, errorAt(loc, "cannot determine type of empty array")
-		}
-		var err error
-		if elem, err = c.common(elems, "ARRAY", loc); err != nil {
-			return nil, err
-		}
-		return c.makeArray(elems, elem, loc)
-	}
-	for i, n := range elems {
-		var err error
-		ctx := contextExplicit
-		if c.types.canCoerce([]*typ{n.typ}, []*typ{elem}) {
-			ctx = contextImplicit // the same conversion, which needs no words when it is rendered
-		}
-		if elems[i], err = c.coerce(n, elem, ctx, -1, n.loc); err != nil {
-			return nil, err
-		}
-	}
-	return c.makeArray(elems, elem, loc)
-}
-
-// makeArray coerces elements implicitly and builds the array node.
-func (c *checker) makeArray(elems []*node, elem *typ, loc int) (*node, error) {
-	t := c.types.arrayOf(elem)
-	if t == nil || !t.known() {
-		return nil, errorAt(loc, "unsupported type %s[]", elem)
-	}
-	n := &node{kind: nodeArray, typ: t, loc: loc, args: make([]*node, len(elems))}
-	for i, e := range elems {
-		var err error
-		if n.args[i], err = c.coerce(e, elem, contextImplicit, -1, e.loc); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	n.coll, err = c.inputCollation(n.args, loc)
-	return n, err
-}
 
 // common is the common type of the branches of a construct.
 func (c *checker) common(nodes []*node, construct string, loc int) (*typ, error) {
@@ -349,40 +286,4 @@ func (c *checker) funcCall(f *pg.FuncCall) (*node, error) {
 		return nil, errorAt(loc, "unknown or unsupported function %s/%d", name, len(args))
 	}
 	return c.call(nodeFunc, cand, args, loc)
-}
-
-// indirection checks subscripts of arrays.
-func (c *checker) indirection(x *pg.A_Indirection) (*node, error) {
-	arg, err := c.expr(x.GetArg())
-	if err != nil {
-		return nil, err
-	}
-	if !arg.typ.isArray() {
-		return nil, errorAt(arg.loc, "cannot subscript type %s because it is not an array", arg.typ)
-	}
-	n := &node{kind: nodeIndex, typ: arg.typ.baseType().elem, loc: arg.loc, args: []*node{arg}, coll: arg.coll}
-	if !n.typ.known() {
-		return nil, errorAt(arg.loc, "subscripts of %s are not supported", arg.typ)
-	}
-	for _, i := range x.GetIndirection() {
-		idx := i.GetAIndices()
-		if idx == nil {
-			return nil, unsupported(arg.loc, "access to a field of a composite value")
-		}
-		if idx.GetIsSlice() {
-			return nil, unsupported(arg.loc, "an array slice")
-		}
-		sub, err := c.expr(idx.GetUidx())
-		if err != nil {
-			return nil, err
-		}
-		if sub, err = c.coerce(sub, c.types.oid(oidInt4), contextAssignment, -1, sub.loc); err != nil {
-			return nil, err
-		}
-		n.args = append(n.args, sub)
-	}
-	if len(n.args) > 1+maxDims {
-		return nil, errorAt(arg.loc, "number of array dimensions exceeds the maximum allowed (%d)", maxDims)
-	}
-	return n, nil
 }

@@ -37,7 +37,7 @@ func (c *checker) inList(e *pg.A_Expr, name string, loc int) (*node, error) {
 			common = c.types.oid(oidText)
 		}
 		if ok && !common.is(oidRecord) && c.types.arrayOf(common) != nil {
-			arr, err := c.makeArray(consts, common, loc)
+			arr, err := c.makeArray(consts, c.types.arrayOf(common), false, loc)
 			if err != nil {
 				return nil, err
 			}

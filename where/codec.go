@@ -404,7 +404,12 @@ func enumCodec(t *typ) *codec {
 			}
 			return value{st: isSet, i: i, b: b}, true
 		},
-		output:  outputText,
-		compare: compareInt,
+		output: outputText,
+		compare: func(a, b value) int {
+			if a.i == -1 && b.i == -1 {
+				return compareBytes(a, b)
+			}
+			return compareInt(a, b)
+		},
 	}
 }

@@ -38,6 +38,8 @@ func compile(n *node) eval {
 		return compileExtreme(n)
 	case nodeIndex:
 		return compileIndex(n)
+	case nodeSlice:
+		return compileSlice(n)
 	default:
 		t := compileTest(n)
 		return func(row changes.Row) value { return t(row).value() }
@@ -194,35 +196,6 @@ func wrapOID(f func(value) value, to uint32) func(value) value {
 // args0Type is the type a cast converts from; the cast of an array's element has a stand-in argument.
 func (n *node) args0Type() *typ { return n.args[0].typ }
 
-func mapArray(v value, f func(value) value) value {
-	out := &array{dims: v.a.dims, elems: make([]value, len(v.a.elems))}
-	for i, e := range v.a.elems {
-		if e.st == isSet {
-			if e = f(e); e.st == isFailed {
-				return failedValue
-			}
-		}
-		out.elems[i] = e
-	}
-	return value{st: isSet, a: out}
-}
-
-func compileArray(n *node) eval {
-	args := compileAll(n.args)
-	return func(row changes.Row) value {
-		a := &array{elems: make([]value, len(args))}
-		if len(args) > 0 {
-			a.dims = []dim{{length: len(args), lower: 1}}
-		}
-		for i, e := range args {
-			if a.elems[i] = e(row); a.elems[i].st == isFailed {
-				return failedValue
-			}
-		}
-		return value{st: isSet, a: a}
-	}
-}
-
 func compileCase(n *node) eval {
 	last := len(n.args) - 1
 	var conds []test
@@ -275,13 +248,13 @@ func compileExtreme(n *node) eval {
 	if n.kind == nodeLeast {
 		sign = -1
 	}
-	enum := n.typ.baseType().kind == KindEnum
+	t := n.typ
 	return func(row changes.Row) value {
 		best := nullValue
 		for _, a := range args {
 			v := a(row)
 			switch {
-			case v.st == isFailed || enum && v.st == isSet && v.i == -1:
+			case v.st == isFailed || hasNewLabel(t, v):
 				return failedValue
 			case v.st == isNull:
 			case best.st == isNull || sign*compare(v, best) > 0:
@@ -289,37 +262,5 @@ func compileExtreme(n *node) eval {
 			}
 		}
 		return best
-	}
-}
-
-// compileIndex reads one element; a subscript outside the array, a NULL one, or the wrong number of them gives NULL.
-func compileIndex(n *node) eval {
-	arr, subs := compile(n.args[0]), compileAll(n.args[1:])
-	return func(row changes.Row) value {
-		v := arr(row)
-		if v.st != isSet {
-			return v
-		}
-		at, outside := 0, len(subs) != len(v.a.dims)
-		for i, s := range subs {
-			x := s(row)
-			if x.st != isSet {
-				return x
-			}
-			if outside {
-				continue
-			}
-			d := v.a.dims[i]
-			off := int(x.i) - d.lower
-			if off < 0 || off >= d.length {
-				outside = true
-				continue
-			}
-			at = at*d.length + off
-		}
-		if outside {
-			return nullValue
-		}
-		return v.a.elems[at]
 	}
 }

@@ -24,6 +24,7 @@ const (
 	nodeLeast             // args
 	nodeCollate           // args[0] COLLATE coll
 	nodeIndex             // args[0][args[1]]…
+	nodeSlice             // args[0][lower:upper]…, the bounds that are written in args[1:], see bounded
 	nodeRow               // ROW(args); only below a comparison
 )
 
@@ -60,9 +61,11 @@ type node struct {
 
 	column int // nodeColumn: position in Scope.Columns
 
-	fn       *proc // nodeOp, nodeFunc, nodeDistinct, nodeAnyAll, nodeNullIf
-	not      bool  // nodeNullTest, nodeBoolTest, nodeDistinct
-	all      bool  // nodeAnyAll: ALL
+	fn       *proc  // nodeOp, nodeFunc, nodeDistinct, nodeAnyAll, nodeNullIf
+	not      bool   // nodeNullTest, nodeBoolTest, nodeDistinct
+	all      bool   // nodeAnyAll: ALL
+	nested   bool   // nodeArray: the elements are arrays of its own type
+	bounded  []bool // nodeSlice: whether the lower and the upper bound of each dimension are written
 	test     testKind
 	implicit bool // nodeCast
 	method   castMethod

@@ -137,7 +137,26 @@ func (r *renderer) construct(n *node) {
 			r.node(a)
 			r.WriteByte(']')
 		}
+	case nodeSlice:
+		r.slice(n)
 	default:
+	}
+}
+
+func (r *renderer) slice(n *node) {
+	r.WriteByte('(')
+	r.node(n.args[0])
+	r.WriteByte(')')
+	rest := n.args[1:]
+	for i, written := range n.bounded {
+		r.WriteByte("[:"[i%2])
+		if written {
+			r.node(rest[0])
+			rest = rest[1:]
+		}
+		if i%2 == 1 {
+			r.WriteByte(']')
+		}
 	}
 }
 

@@ -86,7 +86,8 @@ func (t *typ) known() bool {
 	case KindEnum:
 		return true
 	case KindArray:
-		return t.elem != nil && t.elem.kind != KindArray && t.elem.known()
+		// The two vectors are arrays to the catalogue, but have a text of their own.
+		return t.elem != nil && t.elem.kind != KindArray && t.elem.known() && !t.is(oidInt2vector) && !t.is(oidOidvector)
 	case KindBase:
 		_, ok := codecs[t.oid]
 		return ok
