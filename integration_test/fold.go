@@ -160,6 +160,9 @@ func (f *Fold) refetch(handle string, body []byte) {
 	if want := `[{"headers":{"control":"must-refetch"}}]`; string(body) != want {
 		f.violate("409 with body %s", body)
 	}
+	if handle == "" {
+		handle = f.Handle + "-next" // a URL of its own, or a cache would lead back to the old first page
+	}
 	f.Handle, f.Offset, f.Cursor, f.Rows, f.Chunks = handle, "-1", "", map[string]Row{}, 0
 }
 
