@@ -30,5 +30,7 @@ SELECT 'f', proname, prorettype, array_to_string(proargtypes::oid[], ' '), prova
   'jsonb_set','jsonb_insert','jsonb_pretty','jsonb_build_array','jsonb_build_object','jsonb_path_exists','jsonb_path_match','jsonb_object_field','jsonb_object_field_text',
   'abbrev','set_masklen','inet_merge','macaddr8_set7bit','macaddr','macaddr8','cidr','inet',
   'int4range','int8range','numrange','daterange','tsrange','tstzrange','int4multirange','int8multirange','nummultirange','datemultirange','tsmultirange','tstzmultirange','multirange',
-  'bit','varbit','pg_lsn','xid','xid8','char')
+  'bit','varbit','pg_lsn','xid','xid8','char',
+  'date_bin','to_timestamp','make_timestamptz','quote_nullable','format','regexp_match','regexp_replace','regexp_count','regexp_instr','regexp_substr','to_char','to_date','to_number',
+  'set_bit','set_byte','convert_from','convert_to','unistr','to_ascii','sin','cos','tan','asin','acos','atan','atan2')
   ORDER BY proname, 4;

@@ -2,85 +2,10 @@ package where
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
 )
-
-// The infinities of the date and time types, and the unit of everything smaller than a day.
-const (
-	dateNegInf = math.MinInt32
-	datePosInf = math.MaxInt32
-	tsNegInf   = math.MinInt64
-	tsPosInf   = math.MaxInt64
-
-	usPerSecond = 1_000_000
-	usPerMinute = 60 * usPerSecond
-	usPerHour   = 60 * usPerMinute
-	usPerDay    = 24 * usPerHour
-
-	// minDay is 4714-11-24 BC, the first day of every type with a date; the last ones follow (manual, "Date/Time
-	// Types", table of ranges). All count from 2000-01-01.
-	minDay     = -2451545
-	endDateDay = 2145031949 // 5874898-01-01
-	endTsDay   = 106751983  // 294277-01-01
-)
-
-// daysFromCivil counts days from 2000-01-01 in the proleptic Gregorian calendar; year 0 is 1 BC.
-func daysFromCivil(y, m, d int64) int64 {
-	if m <= 2 {
-		y--
-	}
-	era := floorDiv(y, 400)
-	yoe := y - era*400
-	mp := (m + 9) % 12
-	doy := (153*mp+2)/5 + d - 1
-	doe := yoe*365 + yoe/4 - yoe/100 + doy
-	return era*146097 + doe - 730425
-}
-
-// civilFromDays is the inverse of daysFromCivil.
-func civilFromDays(n int64) (y, m, d int64) {
-	n += 730425
-	era := floorDiv(n, 146097)
-	doe := n - era*146097
-	yoe := (doe - doe/1460 + doe/36524 - doe/146096) / 365
-	doy := doe - (365*yoe + yoe/4 - yoe/100)
-	mp := (5*doy + 2) / 153
-	d = doy - (153*mp+2)/5 + 1
-	m = mp + 3
-	if m > 12 {
-		m -= 12
-	}
-	y = yoe + era*400
-	if m <= 2 {
-		y++
-	}
-	return y, m, d
-}
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}
-
-func daysInMonth(y, m int64) int64 {
-	switch m {
-	case 4, 6, 9, 11:
-		return 30
-	case 2:
-		if y%4 == 0 && (y%100 != 0 || y%400 == 0) {
-			return 29
-		}
-		return 28
-	default:
-		return 31
-	}
-}
 
 // stamp is a date and time as written, before a type makes a value of it.
 type stamp struct {
@@ -389,73 +314,4 @@ func compareTimetz(a, b value) int {
 		return c
 	}
 	return cmp.Compare(a.j, b.j)
-}
-
-func appendDate(b []byte, day int64) (out []byte, bc bool) {
-	y, m, d := civilFromDays(day)
-	if bc = y <= 0; bc {
-		y = 1 - y
-	}
-	return fmt.Appendf(b, "%04d-%02d-%02d", y, m, d), bc
-}
-
-func appendClock(b []byte, us int64) []byte {
-	b = fmt.Appendf(b, "%02d:%02d:%02d", us/usPerHour, us/usPerMinute%60, us/usPerSecond%60)
-	if f := us % usPerSecond; f != 0 {
-		b = append(b, strings.TrimRight(fmt.Sprintf(".%06d", f), "0")...)
-	}
-	return b
-}
-
-func appendZone(b []byte, west int64) []byte {
-	sign := byte('-')
-	if west <= 0 {
-		sign, west = '+', -west
-	}
-	b = fmt.Appendf(append(b, sign), "%02d", west/3600)
-	if west%3600 != 0 {
-		b = fmt.Appendf(b, ":%02d", west/60%60)
-	}
-	if west%60 != 0 {
-		b = fmt.Appendf(b, ":%02d", west%60)
-	}
-	return b
-}
-
-func outputDate(v value) string {
-	switch v.i {
-	case dateNegInf:
-		return "-infinity"
-	case datePosInf:
-		return "infinity"
-	}
-	b, bc := appendDate(nil, v.i)
-	if bc {
-		b = append(b, " BC"...)
-	}
-	return string(b)
-}
-
-func outputTime(v value) string { return string(appendClock(nil, v.i)) }
-
-func outputTimetz(v value) string { return string(appendZone(appendClock(nil, v.i), v.j)) }
-
-func outputTimestamp(v value) string { return formatTimestamp(v.i, "") }
-
-func outputTimestamptz(v value) string { return formatTimestamp(v.i, "+00") }
-
-func formatTimestamp(us int64, zone string) string {
-	switch us {
-	case tsNegInf:
-		return "-infinity"
-	case tsPosInf:
-		return "infinity"
-	}
-	day := floorDiv(us, usPerDay)
-	b, bc := appendDate(nil, day)
-	b = append(appendClock(append(b, ' '), us-day*usPerDay), zone...)
-	if bc {
-		b = append(b, " BC"...)
-	}
-	return string(b)
 }

@@ -234,3 +234,8 @@ func floatToNumeric(digits int) func(value) value {
 		return out
 	}
 }
+
+var (
+	floatPosInf = floatValue(math.Inf(1))
+	floatNegInf = floatValue(math.Inf(-1))
+)

@@ -276,6 +276,9 @@ func (o *oracle) same(t testing.TB, v *where.Value, text string, r int, want, re
 	t.Helper()
 	o.compared++
 	got := v.Text(o.rows[r])
+	if got == "FAILED" && strings.Contains(v.SQL, "pg_catalog.age(") && strings.Contains(o.show(r, text), "infinity") {
+		return true // before Postgres 17 the age of an infinite time is nonsense, since 17 an infinite interval
+	}
 	if got != want || rendered != want {
 		t.Errorf("%s\n rendered %s\n row %d (%s)\n here %q, in Postgres %q, rendered in Postgres %q", text, v.SQL, r, o.show(r, text), got, want, rendered)
 	}

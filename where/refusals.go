@@ -16,6 +16,12 @@ func init() {
 	for _, key := range []string{"numeric_exp", "numeric_ln", "numeric_log", "log(numeric)"} {
 		refusals[key] = "the digits it rounds to differ between releases of Postgres"
 	}
+	for _, key := range []string{"timestamp_bin", "timestamptz_bin"} {
+		refusals[key] = "minor releases of Postgres differ for times before the origin; use date_trunc, or arithmetic on extract(epoch FROM …)"
+	}
+	for _, key := range []string{"age(timestamp without time zone)", "age(timestamp with time zone)"} {
+		refusals[key] = "it depends on the current date; give it two arguments"
+	}
 	for _, key := range []string{"width_bucket_float8", "width_bucket_numeric"} {
 		refusals[key] = "its rounding differs between releases of Postgres; write a CASE"
 	}

@@ -1,11 +1,5 @@
 package where
 
-import (
-	"strings"
-
-	"github.com/shapeserver/shapeserver/changes"
-)
-
 // registerTimes adds the arithmetic of dates and times. A timestamptz behaves as a timestamp, since every session is
 // in UTC (protocol.md §7.1).
 func registerTimes() {
@@ -33,12 +27,16 @@ func registerTimes() {
 		"interval_pl":                               func(a, b value) value { return addIntervals(a, b, 1) },
 		"interval_mi":                               func(a, b value) value { return addIntervals(a, b, -1) },
 
+		"timetz_pl_interval": func(t, iv value) value { return addClock(t, iv.i) },
+		"timetz_mi_interval": func(t, iv value) value { return addClock(t, -iv.i) },
+		"interval_pl_timetz(interval, time with time zone)":            func(iv, t value) value { return addClock(t, iv.i) },
 		"interval_pl_timestamp(interval, timestamp without time zone)": swap(addInterval),
 		"interval_pl_timestamptz(interval, timestamp with time zone)":  swap(addInterval),
 		"interval_pl_time(interval, time without time zone)":           func(iv, t value) value { return addClock(t, iv.i) },
 	} {
 		register(key, &builtin{f2: f})
 	}
+	register("interval_finite", &builtin{f1: func(value) value { return boolValue(true) }}) // infinite ones, new in Postgres 17, are not read
 	register("interval_um", &builtin{f1: func(v value) value { return addIntervals(value{st: isSet}, v, -1) }})
 	register("interval_justify_hours", &builtin{f1: justifyHours})
 	register("interval_justify_days", &builtin{f1: justifyDays})
@@ -51,9 +49,26 @@ func registerTimes() {
 	}
 	register("timestamptz_izone", &builtin{f2: func(zone, ts value) value { return shiftZone(zone, ts, 1) }})
 	register("timestamp_izone", &builtin{f2: func(zone, ts value) value { return shiftZone(zone, ts, -1) }})
+	register("timetz_zone", &builtin{check: checkZone, f2: func(_, t value) value { return shiftZonetz(t, 0) }})
+	register("timetz_izone", &builtin{f2: timetzToZone})
 	for _, key := range []string{"timestamp_trunc", "timestamptz_trunc"} {
 		register(key, &builtin{check: checkTruncUnit, build: buildTrunc})
 	}
+	register("timestamptz_trunc_zone", &builtin{build: buildTrunc, check: func(n *node) error {
+		if err := checkZoneAt(n, 2); err != nil {
+			return err
+		}
+		return checkTruncUnit(n)
+	}})
+	register("interval_trunc", &builtin{check: checkIntervalTrunc, build: buildIntervalTrunc})
+	register("interval_mul", &builtin{f2: mulInterval})
+	register("mul_d_interval", &builtin{f2: swap(mulInterval)})
+	register("interval_div", &builtin{check: checkIntervalDivisor, f2: divInterval})
+	register("timestamp_age", &builtin{f2: age})
+	register("timestamptz_age", &builtin{f2: age})
+	registerExtract()
+	registerOverlaps()
+	registerMake()
 }
 
 func infinite(ts value) bool { return ts.i == tsNegInf || ts.i == tsPosInf }
@@ -110,13 +125,13 @@ func shift(ts value, months, days, us int64) value {
 	return intValue(out)
 }
 
-// addClock adds to a time of day, around the clock.
+// addClock adds to a time of day, around the clock; the zone of a timetz stays.
 func addClock(t value, us int64) value {
-	out := (t.i + us%usPerDay) % usPerDay
-	if out < 0 {
-		out += usPerDay
+	t.i = (t.i + us%usPerDay) % usPerDay
+	if t.i < 0 {
+		t.i += usPerDay
 	}
-	return intValue(out)
+	return t
 }
 
 func dateAndTime(d, t value) value {
@@ -139,187 +154,4 @@ func subtractTimestamps(a, b value) value {
 		return failedValue
 	}
 	return justifyHours(value{st: isSet, i: us})
-}
-
-func addIntervals(a, b value, sign int64) value {
-	bus := b.i
-	if sign < 0 {
-		if bus == minInt64 {
-			return failedValue
-		}
-		bus = -bus
-	}
-	us, ok := addInt(a.i, bus)
-	if !ok {
-		return failedValue
-	}
-	return interval(int64(a.months())+sign*int64(b.months()), int64(a.days())+sign*int64(b.days()), us)
-}
-
-// interval makes an interval of its fields, which fail beyond 32 bits.
-func interval(months, days, us int64) value {
-	p := intervalParts{months, days, us}
-	v, ok := p.value()
-	if !ok {
-		return failedValue
-	}
-	return v
-}
-
-// justifyHours turns 24 hours into a day, and makes days and time have one sign.
-func justifyHours(v value) value {
-	days := v.i / usPerDay
-	us := v.i - days*usPerDay
-	total := int64(v.days()) + days
-	if total > 0 && us < 0 {
-		us += usPerDay
-		total--
-	} else if total < 0 && us > 0 {
-		us -= usPerDay
-		total++
-	}
-	return interval(int64(v.months()), total, us)
-}
-
-// justifyDays turns 30 days into a month, and makes months and days have one sign.
-func justifyDays(v value) value {
-	months := int64(v.days()) / daysPerMonth
-	days := int64(v.days()) - months*daysPerMonth
-	total := int64(v.months()) + months
-	if total > 0 && days < 0 {
-		days += daysPerMonth
-		total--
-	} else if total < 0 && days > 0 {
-		days -= daysPerMonth
-		total++
-	}
-	return interval(total, days, v.i)
-}
-
-// justifyInterval does both and gives all three fields one sign.
-func justifyInterval(v value) value {
-	months, days, us := int64(v.months()), int64(v.days()), v.i
-	// Postgres first brings the days down, if that makes the time's carry fit.
-	if days > 0 && us > 0 || days < 0 && us < 0 {
-		months += days / daysPerMonth
-		days %= daysPerMonth
-	}
-	days += us / usPerDay
-	us %= usPerDay
-	months += days / daysPerMonth
-	days %= daysPerMonth
-	if months > 0 && (days < 0 || days == 0 && us < 0) {
-		days += daysPerMonth
-		months--
-	} else if months < 0 && (days > 0 || days == 0 && us > 0) {
-		days -= daysPerMonth
-		months++
-	}
-	if days > 0 && us < 0 {
-		us += usPerDay
-		days--
-	} else if days < 0 && us > 0 {
-		us -= usPerDay
-		days++
-	}
-	return interval(months, days, us)
-}
-
-// checkZone takes UTC only: rules of other zones differ between releases of the time zone database.
-func checkZone(n *node) error {
-	zone := n.args[0]
-	if !zone.isConst() || zone.val.st == isNull {
-		return errorAt(zone.loc, "AT TIME ZONE is supported with a constant zone only")
-	}
-	switch strings.ToLower(string(zone.val.b)) {
-	case "utc", "gmt", "etc/utc", "zulu", "z", "etc/gmt", "uct", "universal":
-		return nil
-	default:
-		return errorAt(zone.loc, "time zone %q is not supported; UTC and an interval such as interval '2 hours' are", zone.val.b)
-	}
-}
-
-// shiftZone moves by a zone that is given as an interval east of UTC.
-func shiftZone(zone, ts value, sign int64) value {
-	if infinite(ts) {
-		return ts // whatever the zone
-	}
-	if zone.j != 0 {
-		return failedValue
-	}
-	us, ok := addInt(ts.i, sign*(zone.i/usPerSecond*usPerSecond))
-	if !ok || !validTimestamp(us) {
-		return failedValue
-	}
-	return intValue(us)
-}
-
-// truncUnits are the units of date_trunc that take a constant number of µs.
-var truncUnits = map[string]int64{
-	"microseconds": 1, "microsecond": 1, "milliseconds": 1000, "millisecond": 1000, "second": usPerSecond, "seconds": usPerSecond,
-	"minute": usPerMinute, "minutes": usPerMinute, "hour": usPerHour, "hours": usPerHour, "day": usPerDay, "days": usPerDay,
-}
-
-// truncYears are those that take a number of years.
-var truncYears = map[string]int64{
-	"year": 1, "years": 1, "decade": 10, "decades": 10, "century": 100, "centuries": 100, "millennium": 1000, "millennia": 1000,
-}
-
-func truncUnit(n *node) string { return strings.ToLower(string(n.args[0].val.b)) }
-
-func checkTruncUnit(n *node) error {
-	if u := n.args[0]; !u.isConst() || u.val.st == isNull {
-		return errorAt(u.loc, "%s is supported with a constant unit only", n.fn.name)
-	}
-	unit := truncUnit(n)
-	switch {
-	case truncUnits[unit] != 0, truncYears[unit] != 0:
-	case unit == "week", unit == "weeks", unit == "month", unit == "months", unit == "mon", unit == "quarter":
-	default:
-		return errorAt(n.args[0].loc, "unit %q is not supported for %s", unit, n.fn.name)
-	}
-	return nil
-}
-
-func buildTrunc(n *node) eval {
-	arg, unit := compile(n.args[1]), truncUnit(n)
-	trunc := truncDay(unit)
-	if us := truncUnits[unit]; us != 0 {
-		trunc = func(ts int64) int64 { return floorDiv(ts, us) * us }
-	}
-	return func(row changes.Row) value {
-		v := arg(row)
-		if v.st != isSet || infinite(v) {
-			return v
-		}
-		if v.i = trunc(v.i); !validTimestamp(v.i) {
-			return failedValue
-		}
-		return v
-	}
-}
-
-// truncDay truncates to units of the calendar.
-func truncDay(unit string) func(ts int64) int64 {
-	years := truncYears[unit]
-	return func(ts int64) int64 {
-		day := floorDiv(ts, usPerDay)
-		y, m, _ := civilFromDays(day)
-		switch {
-		case strings.HasPrefix(unit, "week"):
-			// 2000-01-01, day 0, was a Saturday; weeks begin on Monday.
-			day -= ((day+5)%7 + 7) % 7
-			return day * usPerDay
-		case strings.HasPrefix(unit, "mon"):
-		case unit == "quarter":
-			m -= (m - 1) % 3
-		case years <= 10:
-			m, y = 1, floorDiv(y, years)*years
-		default:
-			// Centuries and millennia begin with year 1, 101, …, and there is no year 0: before 1 AD they are
-			// counted backwards from 1 BC, which is y = 0 here.
-			m, y = 1, floorDiv(y-1, years)*years+1
-		}
-		return daysFromCivil(y, m, 1) * usPerDay
-	}
 }
