@@ -13,7 +13,7 @@ func registerMake() {
 		}
 		return dateAndTime(day, clock)
 	}})
-	register("make_interval", &builtin{fn: makeInterval})
+	register("make_interval", &builtin{fn: makeInterval, check: checkMakeInterval})
 	register("float8_timestamptz", &builtin{f1: timestampOfEpoch})
 	register("timestamptz(date, time without time zone)", &builtin{f2: dateAndTime})
 	register("datetimetz_timestamptz", &builtin{f2: dateAndTimetz})
@@ -46,6 +46,18 @@ func makeClock(h, m int64, seconds float64) value {
 		return failedValue
 	}
 	return intValue(total)
+}
+
+// checkMakeInterval wants constants where a sum of columns could overflow, which wraps around before Postgres 17 and is
+// an error since.
+func checkMakeInterval(n *node) error {
+	constant := func(i int) bool { return i >= len(n.args) || n.args[i].isConst() }
+	zero := func(i int) bool { return i >= len(n.args) || n.args[i].isConst() && n.args[i].val.i == 0 }
+	const years, months, weeks, days, seconds = 0, 1, 2, 3, 6
+	if !constant(years) || !constant(weeks) || !constant(seconds) || !zero(years) && !constant(months) || !zero(weeks) && !constant(days) {
+		return errorAt(n.loc, "%s with columns for years, weeks or seconds is not supported; write a product such as n * interval '1 year'", n.fn.name)
+	}
+	return nil
 }
 
 // makeInterval takes years, months, weeks, days, hours, minutes and seconds, each 0 where it is left off.

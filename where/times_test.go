@@ -66,7 +66,7 @@ func TestTimesAgreeWithPostgres(t *testing.T) {
 		}
 	}
 	exprs = append(exprs,
-		"make_interval()", "make_interval(1)", "make_interval(1, 2)", "make_interval(200000000)", "make_interval(0,0,0,0,0,0,'NaN')", "make_date(0,1,1)", "make_date(-4713,11,24)", "make_date(5874898,1,1)",
+		"make_interval()", "make_interval(0, c_int4)", "make_interval(0, 0, 0, c_int4, c_int4, c_int4)", "make_interval(1, 5, 0, c_int4, 0, 0, 1.5)", "make_interval(c_int2)", "make_interval(1)", "make_interval(1, 2)", "make_interval(200000000)", "make_interval(0,0,0,0,0,0,'NaN')", "make_date(0,1,1)", "make_date(-4713,11,24)", "make_date(5874898,1,1)",
 		"make_timestamp(294277,1,1,0,0,0)", "make_timestamp(294276,12,31,24,0,0)", "make_timestamp(-4713,11,24,0,0,0)", "make_timestamp(2024,2,29,23,59,60)", "make_time(24,0,0)", "make_time(24,0,1e-9)",
 		"to_timestamp(c_float8)", "to_timestamp(c_int8)", "to_timestamp('NaN')", "to_timestamp(c_float4)", "to_timestamp(-210866803200)", "to_timestamp(9224318015999.9999)",
 		"c_timetz AT TIME ZONE 'UTC'", "c_timetz AT TIME ZONE interval '-03:30'", "c_timetz AT TIME ZONE c_iv", "c_ts AT TIME ZONE interval '1 hour'", "c_tstz AT TIME ZONE c_iv", "timezone('utc', c_ts)", "timezone('Etc/UTC', c_tstz)",
