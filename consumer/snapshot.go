@@ -31,14 +31,17 @@ type Registrar interface {
 // register with the stream, take the snapshot, check that nothing fell between, write.
 func (c *Consumer) RunSnapshot(ctx context.Context, reader SnapshotReader, reg Registrar) (err error) {
 	err = errors.New("snapshot writer died") // stands if a panic comes through
-	defer func() { c.EndSnapshot(err) }()
 	s := &snapshotSink{c: c, reg: reg}
+	defer func() {
+		if err != nil {
+			s.abort()
+		}
+		c.EndSnapshot(err)
+	}()
 	if err := reader.Read(ctx, c.def, c.encoder, s); err != nil {
-		s.abort()
 		return fmt.Errorf("read snapshot: %w", err)
 	}
 	if err := s.finish(); err != nil {
-		s.abort()
 		return fmt.Errorf("finish snapshot: %w", err)
 	}
 	return nil

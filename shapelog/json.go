@@ -17,7 +17,7 @@ func AppendJSONString[T string | []byte](dst []byte, s T) []byte {
 // appendEscaped appends s with JSON's escapes and without the quotes around it.
 func appendEscaped[T string | []byte](dst []byte, s T) []byte {
 	start := 0
-	for i := 0; i < len(s); {
+	for i := plain(s); i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
 			if c >= 0x20 && c != '"' && c != '\\' {
@@ -52,6 +52,27 @@ func appendEscaped[T string | []byte](dst []byte, s T) []byte {
 		i += size
 	}
 	return append(dst, s[start:]...)
+}
+
+// plain returns a number of bytes at the beginning of s that are ASCII and stand for themselves in a JSON string: at most
+// seven fewer than there are, since it looks at eight at a time.
+func plain[T string | []byte](s T) int {
+	const (
+		ones = 0x0101010101010101
+		high = 0x8080808080808080
+	)
+	n := 0
+	for ; len(s)-n >= 8; n += 8 {
+		b := s[n : n+8]
+		x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		// A subtraction sets the high bit of a byte that was smaller, or of one behind such a byte: never too few.
+		quote, backslash := x^(ones*'"'), x^(ones*'\\')
+		if (x|(x-ones*0x20)|(quote-ones)|(backslash-ones))&high != 0 {
+			break
+		}
+	}
+	return n
 }
 
 func decodeRune[T string | []byte](s T) (rune, int) {

@@ -7,8 +7,9 @@
 // what goes into a log to consumer and snapshot, and which logs there should be to status and cleaner.
 //
 // Goroutines: Store.Run, one, started by server: it seals complete log chunks into files and deletes the bytes of
-// removed logs. Without it nothing is lost, only left in the pebble store. All methods of Store, and of a Log as
-// storage.Log says, are safe from any goroutine.
+// removed logs. Without it nothing is lost, only left in the pebble store. And one for each snapshot that has outgrown
+// memory and is being written, which syncs its files (syncer). All methods of Store, and of a Log as storage.Log says,
+// are safe from any goroutine.
 //
 // Invariants: I3, the same bytes are served for a chunk before, while and after it is sealed, and after a crash; I4,
 // the confirmed position is written behind the entries it covers, in the same write-ahead log; I5, a removal is durable

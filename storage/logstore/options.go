@@ -68,6 +68,7 @@ var (
 
 const (
 	ioBytes    = 64 << 10  // buffers between the disk and whatever else
+	showBytes  = 256 << 10 // of a snapshot that are written before its readers are woken again
 	spillBytes = 256 << 10 // uncommitted entries of one log that are held in memory
 	hotMax     = 64 << 10  // newest entries of one log that are held in memory
 )

@@ -14,10 +14,6 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// unsyncedMax is how many complete chunk files may wait for their fsync. Write-out of each has begun while it was
-// written, so that by the time it is its turn there is little left to wait for.
-const unsyncedMax = 4
-
 // snapshotWriter implements storage.SnapshotWriter. It begins in memory; a snapshot that outgrows it goes on in files,
 // one a chunk, and so does one that is small as a whole never touch one.
 type snapshotWriter struct {
@@ -33,8 +29,8 @@ type snapshotWriter struct {
 	crc    uint32
 	chunks []snapChunk // the complete ones
 
-	file     vfs.File // of the open chunk; made when the first bytes are written
-	unsynced []vfs.File
+	file   vfs.File // of the open chunk; made when the first bytes are written
+	syncer *syncer  // of the complete chunks' files; made with the first
 
 	first bool // nothing was shown to the readers yet
 	done  bool
@@ -92,7 +88,7 @@ func (w *snapshotWriter) write(json []byte) error {
 	switch {
 	case w.weight >= w.log.store.opts.ChunkBytes:
 		return w.closeChunk()
-	case w.first || w.shownLess(ioBytes):
+	case w.first || w.shownLess(showBytes):
 		return w.show()
 	}
 	return nil
@@ -200,23 +196,15 @@ func (w *snapshotWriter) endChunk() error {
 		w.buf = nil // the readers have it
 		return nil
 	}
-	if w.file != nil {
-		w.unsynced = append(w.unsynced, w.file)
-		w.file = nil
+	if w.file == nil {
+		return nil
 	}
-	if len(w.unsynced) > unsyncedMax {
-		return w.syncOldest()
+	if w.syncer == nil {
+		w.syncer = newSyncer(max(1, int(unsyncedBytes/max(1, w.log.store.opts.ChunkBytes))))
 	}
-	return nil
-}
-
-func (w *snapshotWriter) syncOldest() error {
-	f := w.unsynced[0]
-	w.unsynced = w.unsynced[1:]
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync snapshot chunk: %w", err)
-	}
-	return nil
+	f := w.file
+	w.file = nil
+	return w.syncer.add(f)
 }
 
 // moveToFiles writes what is in memory to files, where the readers find it from then on.
@@ -350,8 +338,8 @@ func (w *snapshotWriter) complete(m meta) error {
 }
 
 func (w *snapshotWriter) syncFiles() error {
-	for len(w.unsynced) > 0 {
-		if err := w.syncOldest(); err != nil {
+	if w.syncer != nil {
+		if err := w.syncer.wait(); err != nil {
 			return err
 		}
 	}
@@ -370,14 +358,13 @@ func (w *snapshotWriter) Abort() {
 	w.done = true
 	l := w.log
 	l.end(storage.ErrSnapshotFailed)
-	files := w.unsynced
 	if w.file != nil {
-		files = append(files, w.file)
+		_ = w.file.Close() // the file is deleted
 	}
-	for _, f := range files {
-		_ = f.Close() // the file is deleted
+	if w.syncer != nil {
+		w.syncer.abandon()
 	}
-	w.file, w.unsynced, w.buf = nil, nil, nil
+	w.file, w.buf = nil, nil
 	if w.inFiles {
 		if err := l.store.fs.RemoveAll(l.filePath()); err != nil {
 			// Best effort: removing the log tries again.
