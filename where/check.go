@@ -87,7 +87,7 @@ func (c *checker) dispatch(n *pg.Node) (*node, error) {
 	case *pg.Node_AIndirection:
 		return c.indirection(x.AIndirection)
 	case *pg.Node_SubLink:
-		return nil, errorAt(local(x.SubLink.GetLocation()), "subqueries are not supported in where clauses")
+		return nil, errorAt(local(x.SubLink.GetLocation()), "subqueries are not supported in where clauses").because(ErrSubquery)
 	case *pg.Node_SetToDefault:
 		return nil, unsupported(local(x.SetToDefault.GetLocation()), "DEFAULT")
 	default:

@@ -98,7 +98,11 @@ func (c *checker) literal(n *node, to *typ, typmod int32) (*node, error) {
 	}
 	v, ok := codecOf(to).input(n.text)
 	if !ok {
-		return nil, errorAt(n.loc, "invalid syntax for type %s: %s", describe(to), excerpt(n.text))
+		bad := errorAt(n.loc, "invalid syntax for type %s: %s", describe(to), excerpt(n.text))
+		if to.kind == KindEnum {
+			return nil, bad.because(&LabelError{Type: to.name, Label: excerpt(n.text)})
+		}
+		return nil, bad
 	}
 	if to.kind == KindArray && to.elem.base != nil && len(v.a.elems) > 0 {
 		return nil, errorAt(n.loc, "casts to domain %s are not supported", to.elem) // its constraints are not known

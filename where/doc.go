@@ -1,4 +1,5 @@
-// Package where parses, checks, evaluates and renders the where clauses of shapes (protocol.md §8).
+// Package where parses, checks, evaluates and renders the where clauses of shapes (protocol.md §8), and checks and renders
+// the ORDER BY lists of subsets (§10).
 //
 // It owns the language: the text goes through Postgres's own grammar, is resolved against Postgres's own catalogue of
 // operators, functions and casts (catalog.tsv) by Postgres's rules ("Type Conversion" in the manual), folded, compiled
