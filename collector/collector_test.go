@@ -233,6 +233,16 @@ func TestRestOfOpenTransactionIsNotForNewShape(t *testing.T) {
 		require.False(t, w.c.Missed("h", changes.Snapshot{Xmin: 21, Xmax: 21}), "30 is delivered")
 		require.True(t, w.c.Missed("h", changes.Snapshot{Xmin: 1, Xmax: 1}))
 		require.False(t, w.c.Missed("h", changes.Snapshot{Xmin: 1 << 31, Xmax: 1 << 31}), "ids of the epoch before are old")
+
+		now := w.c.Now()
+		require.True(t, w.c.UnseenBefore(now, changes.Snapshot{Xmin: 21, Xmax: 31, Xip: []uint64{30}}), "readers may have it")
+		require.False(t, w.c.UnseenBefore(now, changes.Snapshot{Xmin: 31, Xmax: 31}))
+		in <- txn(40, items, 6)
+		synctest.Wait()
+		require.False(t, w.c.UnseenBefore(now, changes.Snapshot{Xmin: 31, Xmax: 31}), "40 came later")
+		require.False(t, w.c.UnseenBefore(now, changes.Snapshot{Xmin: 31, Xmax: 41, Xip: []uint64{40}}))
+		require.True(t, w.c.UnseenBefore(w.c.Now(), changes.Snapshot{Xmin: 31, Xmax: 31}))
+		require.False(t, w.c.UnseenBefore(w.c.Now(), changes.Snapshot{Xmin: 41, Xmax: 41}))
 		stop()
 	})
 }

@@ -59,19 +59,40 @@ func (c *Collector) Unregister(h shape.Handle) {
 // Missed reports whether a transaction that the snapshot did not see was processed before the shape was registered:
 // neither would give it to the shape. It happens when a commit is in the WAL but not yet announced to the other
 // backends, which may take long with synchronous replication. The remedy is another snapshot.
-//
-// Such a transaction is in the snapshot's list of running ones, or at or above its Xmax: that is one past the highest
-// id that had completed, not the next id to be given out (section 9.27 of the Postgres manual).
 func (c *Collector) Missed(h shape.Handle, s changes.Snapshot) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.routes[h]
-	if r == nil {
-		return false
-	}
+	return r != nil && c.unseenBefore(r.since, s)
+}
+
+// Now returns a moment of the stream: which transactions have been processed so far, for UnseenBefore.
+func (c *Collector) Now() Moment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Moment{c.ordinal + 1}
+}
+
+// Moment is a moment of the stream, as Now returns it.
+type Moment struct{ next uint64 }
+
+// UnseenBefore is Missed for a moment instead of a registration: whether a transaction that was processed before it, so
+// that readers of logs may have its effects, is one that the snapshot did not see.
+func (c *Collector) UnseenBefore(m Moment, s changes.Snapshot) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unseenBefore(m.next, s)
+}
+
+// unseenBefore reports whether the snapshot did not see one of the transactions with an ordinal below next that are
+// remembered. c.mu must be held.
+//
+// Such a transaction is in the snapshot's list of running ones, or at or above its Xmax: that is one past the highest
+// id that had completed, not the next id to be given out (section 9.27 of the Postgres manual).
+func (c *Collector) unseenBefore(next uint64, s changes.Snapshot) bool {
 	before := func(x changes.Xid) bool {
 		n, ok := c.recent[x]
-		return ok && n < r.since
+		return ok && n < next
 	}
 	for _, full := range s.Xip {
 		if before(changes.Xid(full)) { //nolint:gosec // the stream has the low half

@@ -219,6 +219,14 @@ func (e *Encoder) appendHeaders(dst []byte, op string, p Position, kc KeyChange)
 	return append(dst, `}}`...)
 }
 
+// MarkSubset adds to an item made by an Encoder the header that says which subset it is a row of (protocol.md §10). It
+// appends in place where the slice has room.
+func MarkSubset(json []byte, mark int32) []byte {
+	json = append(json[:len(json)-len(`}}`)], `,"snapshot_mark":`...)
+	json = strconv.AppendInt(json, int64(mark), 10)
+	return append(json, `}}`...)
+}
+
 // MarkLast adds to an item made by an Encoder the header that says it is the last of its transaction for this shape.
 // It appends in place where the slice has room.
 func MarkLast(json []byte) []byte {

@@ -58,14 +58,18 @@ func (e *Error) Unwrap() []error {
 }
 
 var (
-	// errQueue and errFirstRow are the causes of contexts that end for Read's own reasons.
+	// These are the causes of contexts that end for the Reader's own reasons.
 	errQueue    = errors.New("no snapshot connection became free in time")
 	errFirstRow = errors.New("no first row in time")
+	errTooLong  = errors.New("transaction took too long")
 )
 
-// classify turns an error of the connection or of Postgres into what Read returns. Errors of the Sink never come
-// here. ctx is the caller's.
+// classify turns an error of run into what Read returns. ctx is the caller's.
 func (r *Reader) classify(ctx context.Context, d *shape.Definition, err error) error {
+	var fromSink *sinkError
+	if errors.As(err, &fromSink) {
+		return fromSink.err
+	}
 	var own *Error
 	if errors.As(err, &own) {
 		return err
@@ -80,6 +84,9 @@ func (r *Reader) classify(ctx context.Context, d *shape.Definition, err error) e
 		return &Error{Message: fmt.Sprintf("Snapshot query took too long to return data (cancelled after %dms). Please ensure "+
 			"snapshot queries are using an index to avoid taking up all database connections.",
 			r.opts.FirstRowTimeout.Milliseconds()), Class: ErrUnavailable, Err: err}
+	case errors.Is(err, errTooLong):
+		return &Error{Message: fmt.Sprintf("Snapshot query took too long to return all data (cancelled after %dms). Please ask for fewer rows.",
+			r.opts.ReadTimeout.Milliseconds()), Class: ErrUnavailable, Err: err}
 	}
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {

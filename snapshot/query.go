@@ -16,22 +16,30 @@ import (
 // own. row_security = off makes Postgres refuse to hide rows: the stream is not filtered, so a filtered
 // snapshot would never agree with it. JIT costs tens of milliseconds before the first row. search_path keeps the
 // clause's functions and operators those of Postgres, whatever the role has in its path.
-func beginSQL(d *shape.Definition, serverVersion, encoding string, lockTimeout time.Duration) string {
+func beginSQL(d *shape.Definition, serverVersion, encoding string, opts Options) string {
 	var b strings.Builder
 	b.WriteString("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;" +
 		"SET LOCAL bytea_output='hex';SET LOCAL datestyle='ISO, DMY';SET LOCAL timezone='UTC';" +
 		"SET LOCAL extra_float_digits=1;SET LOCAL intervalstyle='iso_8601';" +
-		"SET LOCAL statement_timeout=0;SET LOCAL idle_in_transaction_session_timeout=0;" +
+		"SET LOCAL idle_in_transaction_session_timeout=0;" +
 		"SET LOCAL standard_conforming_strings=on;SET LOCAL row_security=off;SET LOCAL jit=off;" +
 		"SET LOCAL search_path=pg_catalog;")
 	b.WriteString("SET LOCAL client_encoding='" + encoding + "';")
 	if major(serverVersion) >= 17 {
 		b.WriteString("SET LOCAL transaction_timeout=0;")
 	}
-	b.WriteString("SET LOCAL lock_timeout=" + strconv.FormatInt(lockTimeout.Milliseconds(), 10) + ";")
+	// The reader itself ends what takes too long. This is for the case that it is not there any more to do so.
+	ownTimeout := opts.ReadTimeout
+	if ownTimeout > 0 {
+		ownTimeout += rollbackTimeout
+	}
+	b.WriteString("SET LOCAL statement_timeout=" + milliseconds(ownTimeout) + ";")
+	b.WriteString("SET LOCAL lock_timeout=" + milliseconds(opts.LockTimeout) + ";")
 	b.WriteString("LOCK TABLE " + source(d) + " IN ACCESS SHARE MODE")
 	return b.String()
 }
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // major reads the major version off server_version, such as "15.18 (Debian 15.18-0+deb12u1)" or "17beta1".
 func major(version string) int {
@@ -92,11 +100,22 @@ func sameTable(t *shape.Table, columns, key [][][]byte) bool {
 	return got == strings.Join(want, ",")+"}"
 }
 
-// copySQL reads the rows and ends the transaction. Columns are not cast to text: output functions give the same text
-// as the stream's (protocol.md §7.1).
+// copySQL reads the rows and ends the transaction.
 func copySQL(d *shape.Definition) string {
 	var b strings.Builder
-	b.WriteString("COPY (SELECT ")
+	b.WriteString("COPY (")
+	writeSelect(&b, d)
+	if d.Where != nil {
+		b.WriteString(" WHERE " + d.Where.SQL())
+	}
+	b.WriteString(") TO STDOUT;COMMIT")
+	return b.String()
+}
+
+// writeSelect writes the query up to its FROM. Columns are not cast to text: output functions give the same text as the
+// stream's (protocol.md §7.1).
+func writeSelect(b *strings.Builder, d *shape.Definition) {
+	b.WriteString("SELECT ")
 	for i, n := range d.ColumnNames() {
 		if i > 0 {
 			b.WriteString(", ")
@@ -104,9 +123,4 @@ func copySQL(d *shape.Definition) string {
 		b.WriteString(sqltext.Ident(n))
 	}
 	b.WriteString(" FROM " + source(d))
-	if d.Where != nil {
-		b.WriteString(" WHERE " + d.Where.SQL())
-	}
-	b.WriteString(") TO STDOUT;COMMIT")
-	return b.String()
 }

@@ -26,7 +26,8 @@ type Sink interface {
 	// Begin gets the coordinates: what the snapshot sees, and the write position right after it was taken, so that
 	// everything it sees had committed before that position. It may return ErrAgain.
 	Begin(snap changes.Snapshot, lsn changes.LSN) error
-	// Row gets one row as a log item, valid only during the call. Rows come in no order.
+	// Row gets one row as a log item, valid only during the call. The rows of a shape come in no order, those of a
+	// subset in its own.
 	Row(json []byte) error
 }
 
@@ -41,6 +42,9 @@ type Options struct {
 	LockTimeout time.Duration
 	// FirstRowTimeout is how long the query may take before its first row, or its end. Zero means 30 s.
 	FirstRowTimeout time.Duration
+	// ReadTimeout is how long a transaction may last, from its beginning to its last row, however fast the Sink takes
+	// the rows. Zero means no limit.
+	ReadTimeout time.Duration
 	// MaxTries is how often the Sink may say ErrAgain, the last time included, before it is an error. Zero means 20,
 	// which with the pauses between them takes about 12 s.
 	MaxTries int
@@ -81,23 +85,44 @@ func New(pool *pgxpool.Pool, opts Options) *Reader {
 // It returns a *Error for what went wrong in the database, the Sink's error as it is, or context.Cause(ctx). After an
 // error the rows that the Sink got are worth nothing.
 func (r *Reader) Read(ctx context.Context, d *shape.Definition, enc *shapelog.Encoder, sink Sink) error {
-	conn, release, err := r.acquire(ctx)
-	if err != nil {
+	rows := copySQL(d)
+	if d.Log == shape.LogChangesOnly {
+		rows = ""
+	}
+	if err := r.run(ctx, d, rows, enc, sink); err != nil {
 		return r.classify(ctx, d, err)
 	}
+	return nil
+}
+
+// run reads what the query rows, made by copySQL or subsetSQL, gives; none when it is empty. Its errors are still to be
+// classified.
+func (r *Reader) run(ctx context.Context, d *shape.Definition, rows string, enc *shapelog.Encoder, sink Sink) error {
+	conn, release, err := r.acquire(ctx)
+	if err != nil {
+		return err
+	}
 	defer release()
+	if r.opts.ReadTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, r.opts.ReadTimeout, errTooLong)
+		defer cancel()
+	}
 	for try := 1; ; try++ {
-		err := r.read(ctx, conn, d, enc, sink)
+		err := r.read(ctx, conn, d, rows, enc, sink)
 		if err == nil {
 			return nil
 		}
 		r.rollback(ctx, conn)
 		var fromSink *sinkError
 		if !errors.As(err, &fromSink) {
-			return r.classify(ctx, d, err)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
+			return err
 		}
 		if !errors.Is(err, ErrAgain) {
-			return fromSink.err
+			return err
 		}
 		if try == r.opts.MaxTries {
 			return &Error{
@@ -153,14 +178,14 @@ func (r *Reader) acquire(ctx context.Context) (*pgconn.PgConn, func(), error) {
 }
 
 // read is one try. It leaves the transaction open when it fails.
-func (r *Reader) read(ctx context.Context, conn *pgconn.PgConn, d *shape.Definition, enc *shapelog.Encoder, sink Sink) error {
+func (r *Reader) read(ctx context.Context, conn *pgconn.PgConn, d *shape.Definition, rows string, enc *shapelog.Encoder, sink Sink) error {
 	encoding := "UTF8"
 	if conn.ParameterStatus("server_encoding") == "SQL_ASCII" {
 		// Postgres cannot convert from it and would stop at the first byte that is not UTF-8. As they are, such
 		// bytes reach the Encoder, which makes valid JSON of them.
 		encoding = "SQL_ASCII"
 	}
-	begin := beginSQL(d, conn.ParameterStatus("server_version"), encoding, r.opts.LockTimeout)
+	begin := beginSQL(d, conn.ParameterStatus("server_version"), encoding, r.opts)
 	if _, err := conn.Exec(ctx, begin).ReadAll(); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
@@ -174,13 +199,13 @@ func (r *Reader) read(ctx context.Context, conn *pgconn.PgConn, d *shape.Definit
 	if err := sink.Begin(snap, lsn); err != nil {
 		return &sinkError{err}
 	}
-	if d.Log == shape.LogChangesOnly {
+	if rows == "" {
 		if _, err := conn.Exec(ctx, "COMMIT").ReadAll(); err != nil {
 			return fmt.Errorf("commit: %w", err)
 		}
 		return nil
 	}
-	return r.copyRows(ctx, conn, d, enc, sink)
+	return r.copyRows(ctx, conn, len(d.Columns), rows, enc, sink)
 }
 
 // coordinates takes the snapshot and checks that the table in it is the definition's.
@@ -214,8 +239,8 @@ func (r *Reader) coordinates(ctx context.Context, conn *pgconn.PgConn, d *shape.
 	return snap, lsn, nil
 }
 
-// copyRows reads the rows and commits.
-func (r *Reader) copyRows(ctx context.Context, conn *pgconn.PgConn, d *shape.Definition, enc *shapelog.Encoder, sink Sink) error {
+// copyRows reads the rows, of as many columns, and commits.
+func (r *Reader) copyRows(ctx context.Context, conn *pgconn.PgConn, columns int, rows string, enc *shapelog.Encoder, sink Sink) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := time.AfterFunc(r.opts.FirstRowTimeout, func() { cancel(errFirstRow) })
@@ -223,10 +248,10 @@ func (r *Reader) copyRows(ctx context.Context, conn *pgconn.PgConn, d *shape.Def
 	w := &rowWriter{
 		enc:     enc,
 		sink:    sink,
-		text:    copyText{row: make(changes.Row, len(d.Columns))},
+		text:    copyText{row: make(changes.Row, columns)},
 		started: func() { limit.Stop() },
 	}
-	_, err := conn.CopyTo(ctx, w, copySQL(d))
+	_, err := conn.CopyTo(ctx, w, rows)
 	switch {
 	case err == nil:
 		return nil
