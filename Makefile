@@ -45,10 +45,6 @@ test/unit: need/go need/cc ## Run the packages' own tests, without integration_t
 test/integration: need/go need/cc js ## Run the whole server against a real PostgreSQL and the real npm client
 	$(WITH_POSTGRES) go test -race -timeout 20m $(TESTFLAGS) ./integration_test/
 
-.PHONY: test/transcripts-later
-test/transcripts-later: need/go need/cc ## Run the transcripts of features that are still to come, and show what differs
-	$(WITH_POSTGRES) env SHAPESERVER_TEST_TRANSCRIPTS=later go test -timeout 10m -run '^TestTranscripts$$' $(TESTFLAGS) ./integration_test/
-
 .PHONY: test/repeat
 test/repeat: need/go need/cc ## Run the race and kill tests COUNT=20 times in a row
 	$(WITH_POSTGRES) go test -race -timeout 60m -count $${COUNT:-20} -failfast \

@@ -6,6 +6,7 @@ import (
 	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapecache"
+	"github.com/shapeserver/shapeserver/snapshot"
 )
 
 // Health is what /v1/health says (protocol.md §14.1).
@@ -17,6 +18,15 @@ const (
 	HealthWaiting  Health = "waiting"  // another instance holds the lock; shapes that exist can be read
 	HealthActive   Health = "active"
 )
+
+// SubsetSink takes a subset: its coordinates, then its rows. Errors of it end the reading.
+type SubsetSink interface {
+	// Begin is called once, before the first row. lsn is a position in the WAL before which everything that the snapshot
+	// saw was committed.
+	Begin(snap changes.Snapshot, lsn changes.LSN) error
+	// Row gets one row as a log item, valid only during the call.
+	Row(json []byte) error
+}
 
 // Backend is what the HTTP front needs of the rest of the server. Its methods may be called from any goroutine.
 //
@@ -50,6 +60,12 @@ type Backend interface {
 	// removed or what it selects is gone, an error with a ClientMessage when the snapshot failed, and ctx's error
 	// when that ends first.
 	AwaitSnapshotStart(ctx context.Context, s *shapecache.Shape) error
+
+	// ReadSubset reads some rows of a shape into the sink, from a snapshot that saw every transaction whose effects a
+	// reader of the shape's log may have had when ReadSubset was called. It gives shapecache.ErrNotReady, an error of
+	// package snapshot, the sink's as it is, or ctx's. After a snapshot.ErrSchemaChanged a look-up of the table gives
+	// what it is now.
+	ReadSubset(ctx context.Context, s *shapecache.Shape, q snapshot.Subset, to SubsetSink) error
 
 	// LastSeen returns the commit LSN up to which every transaction is committed to the logs of all shapes that it
 	// touches; 0 while it is not known. It never goes back.

@@ -13,6 +13,7 @@ import (
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapecache"
 	"github.com/shapeserver/shapeserver/shapelog"
+	"github.com/shapeserver/shapeserver/snapshot"
 	"github.com/shapeserver/shapeserver/storage"
 )
 
@@ -77,6 +78,7 @@ var failureOf = []struct {
 	{storage.ErrRemoved, errMustRefetch},
 	{storage.ErrNotFound, errMustRefetch},
 	{storage.ErrSnapshotFailed, errMustRefetch},
+	{snapshot.ErrSchemaChanged, errMustRefetch},
 	{shapecache.ErrNotReady, errNotReady},
 	{inspector.ErrUnreachable, errUnreachable},
 	{context.DeadlineExceeded, errSnapshotTimeout},
@@ -125,6 +127,29 @@ func invalidFields(fields shape.FieldErrors) *failure {
 		all[field] = messages
 	}
 	return &failure{status: http.StatusBadRequest, body: invalidRequest{"Invalid request", all}}
+}
+
+// invalidSubset is a 400 about parameters of a subset, beside mistakes of others: of each a list of messages or, for what
+// Postgres itself said, one message (protocol.md §10).
+func invalidSubset(fields shape.FieldErrors, subset map[string]any) *failure {
+	f := invalidFields(fields)
+	if len(subset) > 0 {
+		f.body.(invalidRequest).Errors["subset"] = subset //nolint:forcetypeassert // invalidFields has just made it
+	}
+	return f
+}
+
+// snapshotFailure is the answer to a snapshot that could not be taken (protocol.md §3.3 and §3.4).
+func snapshotFailure(err error) *failure {
+	f := fromError(err, errInternal)
+	if _, ok := clientMessage(err); ok && f.status >= http.StatusInternalServerError {
+		if errors.Is(err, snapshot.ErrUnexpected) {
+			f.status = http.StatusInternalServerError // its text stays
+			return f
+		}
+		f.retryAfter, f.known = 10, true
+	}
+	return f
 }
 
 // moved is the 409 that names the handle to go on with.

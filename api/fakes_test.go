@@ -26,6 +26,7 @@ import (
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapecache"
 	"github.com/shapeserver/shapeserver/shapelog"
+	"github.com/shapeserver/shapeserver/snapshot"
 	"github.com/shapeserver/shapeserver/storage"
 	"github.com/shapeserver/shapeserver/where"
 )
@@ -266,6 +267,7 @@ type fakeBackend struct {
 	create   func(*fakeLog)
 	getErr   error
 	await    func(context.Context, *shapecache.Shape) error
+	subset   func(context.Context, snapshot.Subset, SubsetSink) error
 }
 
 var _ Backend = (*fakeBackend)(nil)
@@ -379,6 +381,26 @@ func (b *fakeBackend) AwaitSnapshotStart(ctx context.Context, s *shapecache.Shap
 			return context.Cause(ctx)
 		}
 	}
+}
+
+func (b *fakeBackend) ReadSubset(ctx context.Context, _ *shapecache.Shape, q snapshot.Subset, to SubsetSink) error {
+	if b.subset != nil {
+		return b.subset(ctx, q, to)
+	}
+	return sendSubset(to, `{"key":"1","headers":{"operation":"insert"}}`, `{"key":"2","headers":{"operation":"insert"}}`)
+}
+
+// sendSubset gives a sink coordinates and rows.
+func sendSubset(to SubsetSink, rows ...string) error {
+	if err := to.Begin(changes.Snapshot{Xmin: 900, Xmax: 905, Xip: []uint64{902, 903}}, 24563200); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if err := to.Row([]byte(r)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *fakeBackend) LastSeen() changes.LSN {

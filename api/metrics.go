@@ -18,6 +18,7 @@ type metrics struct {
 	bytes    prometheus.Counter
 	permits  *prometheus.GaugeVec
 	rejected *prometheus.CounterVec
+	subsets  *prometheus.CounterVec
 
 	polling, streaming prometheus.Gauge // live requests: waiting long-polls, open event streams
 }
@@ -42,6 +43,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		rejected: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "shapeserver_http_admission_rejected_total", Help: "Requests turned away by admission control.",
 		}, []string{"kind"}),
+		subsets: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "shapeserver_http_subsets_total",
+			Help: "Subset queries, by result: complete, refused (the client's clause), aborted (the client went away), failed.",
+		}, []string{"result"}),
 	}
 }
 

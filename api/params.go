@@ -47,7 +47,7 @@ type params struct {
 	secret, apiSecret                                             field
 	params                                                        map[string]field // $n by what stood for n
 	badParams                                                     bool             // params was there, but not as a map
-	subset                                                        bool             // any parameter of a subset
+	subset                                                        subsetParams
 
 	// errors are mistakes that make the request unreadable: bad encodings and too many parameters.
 	errors shape.FieldErrors
@@ -97,10 +97,6 @@ func (q *params) byName(name string) *field {
 		return nil
 	}
 }
-
-// subsetFields are the parameters of a subset, with "subset__" before them in a query (protocol.md §10). The *_expr
-// forms are for proxies and mean nothing here.
-var subsetFields = map[string]bool{"where": true, "params": true, "limit": true, "offset": true, "order_by": true}
 
 const unreadable = "must be valid UTF-8 without NUL characters"
 
@@ -152,7 +148,7 @@ func (q *params) setPair(name, value string) {
 		} else if name == "params" {
 			q.badParams = strings.TrimSpace(value) != ""
 		} else if sub, ok := strings.CutPrefix(name, "subset__"); ok {
-			q.setSubset(sub, value)
+			q.subset.set(sub, value)
 		}
 		return
 	}
@@ -165,18 +161,18 @@ func (q *params) setPair(name, value string) {
 		key, _, _ := strings.Cut(path, "]")
 		q.params[key] = field{value: value, set: true, bad: deeper || path == ""}
 	case "subset":
-		key, _, _ := strings.Cut(path, "]")
-		q.setSubset(key, value)
+		key, deeper, nested := strings.Cut(path, "][")
+		if nested {
+			q.subset.setNested(key, deeper, value)
+		} else {
+			q.subset.set(path, value)
+		}
 	default:
 		if f := q.byName(base); f != nil {
 			*f = field{set: true, bad: true}
+		} else if sub, ok := strings.CutPrefix(base, "subset__"); ok {
+			q.subset.setNested(sub, path, value)
 		}
-	}
-}
-
-func (q *params) setSubset(name, value string) {
-	if base, _, _ := strings.Cut(name, "["); subsetFields[base] && strings.TrimSpace(value) != "" {
-		q.subset = true
 	}
 }
 
@@ -259,27 +255,11 @@ func escapedUnit(digits []byte) uint64 {
 }
 
 func (q *params) setObject(object map[string]json.RawMessage) {
-	rawSubset, explicit := object["subset"]
-	if explicit {
-		var subset map[string]json.RawMessage
-		if json.Unmarshal(rawSubset, &subset) != nil {
-			q.reject("subset", "is invalid")
-		}
-		for name := range subset {
-			q.subset = q.subset || subsetFields[name]
-		}
-	} else {
-		for name := range object {
-			explicit = explicit || subsetFields[name] || name == "where_expr" || name == "order_by_expr"
-		}
-		if explicit {
-			for name := range subsetFields {
-				if _, ok := object[name]; ok {
-					q.subset = true
-					delete(object, name)
-				}
-			}
-		}
+	if raw, explicit := object["subset"]; explicit {
+		delete(object, "subset")
+		q.setSubsetJSON(raw)
+	} else if subset := takeSubset(object); len(subset) > 0 {
+		q.setSubsetObject(subset)
 	}
 	for name, value := range object {
 		if name == "params" {

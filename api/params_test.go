@@ -77,8 +77,6 @@ func TestInvalidParameters(t *testing.T) {
 		{"table=items&offset=-1&where=nope = 1", `{"where":["At location 0: unknown reference nope"]}`},
 		{"table=items&offset=-1&where=id = $1&params[2]=1", `{"params":["Parameters must be numbered sequentially, starting from 1"]}`},
 		{"table=items&offset=-1&where=id = $1&params[a]=1", `{"params":["Parameters can only use numbers as keys"]}`},
-		{"table=items&offset=-1&subset__limit=1", `{"subset":["subset snapshots are not supported by this server yet"]}`},
-		{"table=items&offset=-1&subset[where]=id = 1", `{"subset":["subset snapshots are not supported by this server yet"]}`},
 		{"table=items&offset=-1&%zz=1", `{"query":["has an invalid percent-encoding"]}`},
 		{"table=items&offset=-1&where=%zz", `{"where":["has an invalid percent-encoding"]}`},
 		{"table=items&offset=0_0&handle=" + string(h) + "&where=nope", `{"where":["At location 0: unknown reference nope"]}`},
@@ -142,7 +140,7 @@ func TestUnreadableText(t *testing.T) {
 		`{"table":"it\u0000ems"}`, `{"params":{"1":"a\u0000b"}}`, `{"params":{"1":"\ud800"}}`, `{"params":{"1":"\ud800\ud800"}}`,
 		`{"params":{"1":"\udc00"}}`, `{"params":{"1":"\ud800x"}}`, "{\"table\":\"\xff\"}",
 	} {
-		w := f.do(t, http.MethodPost, "/v1/shape?table=items&offset=-1&where=title=$1", strings.Replace(body, `{"params"`, `{"subset":{},"params"`, 1))
+		w := f.do(t, http.MethodPost, "/v1/shape?table=items&offset=-1&where=title=$1", strings.Replace(body, `{"params"`, `{"subset":null,"params"`, 1))
 		require.Equal(t, http.StatusBadRequest, w.Code, body+w.Body.String())
 	}
 	w := f.do(t, http.MethodPost, "/v1/shape?table=items&offset=-1&where=title=$1", `{"subset":{},"params":{"1":"\ud83d\ude00 \\ud800 \" \\"}}`)
@@ -166,7 +164,8 @@ func TestPostBodies(t *testing.T) {
 		{"offset=-1", `{"table":"items"}`, 200, item("1"), "no-cache"},
 		{"table=nope&offset=0_0", `{"table":"items","offset":"-1"}`, 400, `"handle":["can't be blank`, "no-cache"}, // offset is the subset's
 		{"table=nope&offset=-1", `{"table":"items"}`, 200, item("1"), "no-cache"},
-		{"table=items&offset=-1&where=title = $1&params[1]=x", `{"subset":{},"params":{"1":"y"}}`, 200, item("1"), "no-cache"},
+		{"table=items&offset=-1&where=title = $1&params[1]=x", `{"subset":null,"params":{"1":"y"}}`, 200, item("1"), "no-cache"},
+		{"table=items&offset=-1&where=title = $1", `{"subset":{},"params":{"1":"y"}}`, 200, `"metadata"`, "no-cache"},
 		{"table=items&offset=-1", `{"subset":{},"params":{"1":5},"where":"id = $1"}`, 400, `{"params":["is invalid"]}`, "no-cache"},
 		{"table=items&offset=-1", `{"subset":{},"params":{"1":null}}`, 400, `{"params":["is invalid"]}`, "no-cache"},
 		{"table=items&offset=-1", `{"subset":{},"params":[1]}`, 400, `{"params":["is invalid"]}`, "no-cache"},
@@ -176,9 +175,6 @@ func TestPostBodies(t *testing.T) {
 		{"table=items&offset=-1", `{"live":false}`, 200, item("1"), "no-cache"},
 		{"table=items&offset=-1", `{"live":null,"unknown":{"a":1}}`, 200, item("1"), "no-cache"},
 		{"table=items&offset=-1&replica=both", `{"replica":null}`, 200, item("1"), "no-cache"},
-		{"table=items&offset=-1", `{"where":"id = 1"}`, 400, "subset", "no-cache"},
-		{"table=items&offset=-1", `{"limit":1}`, 400, "subset", "no-cache"},
-		{"table=items&offset=-1", `{"subset":{"where":"x"}}`, 400, "subset", "no-cache"},
 		{"table=items&offset=-1", "{", 400, `{"error":"Invalid JSON in request body","details":"`, plain},
 		{"table=items&offset=-1", "{} {}", 400, `{"error":"Invalid JSON in request body","details":"`, plain},
 		{"table=items&offset=-1", "not json", 400, `{"error":"Invalid JSON in request body","details":"`, plain},

@@ -15,7 +15,7 @@ type request struct {
 	live   bool
 	sse    bool
 	cursor string
-	subset bool
+	subset *subsetRequest // nil when the log is asked for
 
 	// The definition, as the client wrote it.
 	table, where, columns, queryable string
@@ -54,33 +54,39 @@ const (
 
 // newRequest checks parameters in stages; the first stage with a mistake ends it, and reports all of its mistakes
 // (protocol.md §3.2).
-func newRequest(q *params) (*request, shape.FieldErrors) {
+func newRequest(q *params) (*request, *failure) {
 	req := &request{}
-	if bad := req.cast(q); len(bad) > 0 {
-		return nil, bad
+	bad := req.cast(q)
+	var badSubset map[string]any
+	req.subset, badSubset = q.subset.cast()
+	if len(bad) > 0 || len(badSubset) > 0 {
+		return nil, invalidSubset(bad, badSubset)
+	}
+	refuse := func(name, message string) (*request, *failure) {
+		return nil, invalidFields(shape.FieldErrors{name: {message}})
 	}
 	offset, err := shapelog.Parse(q.offset.value)
 	if req.now = q.offset.value == "now"; err != nil && !req.now {
-		return nil, shape.FieldErrors{"offset": {notFormat}}
+		return refuse("offset", notFormat)
 	}
 	req.offset = offset
 	if !req.now && !req.first() {
 		if req.handle = shape.Handle(q.handle.text()); req.handle == "" {
-			return nil, shape.FieldErrors{"handle": {"can't be blank when offset != -1"}}
+			return refuse("handle", "can't be blank when offset != -1")
 		}
 	}
 	switch {
 	case req.live && req.first():
-		return nil, shape.FieldErrors{"live": {"can't be true when offset == -1"}}
+		return refuse("live", "can't be true when offset == -1")
 	case req.live && req.now:
-		return nil, shape.FieldErrors{"live": {"can't be true when offset is 'now'"}}
+		return refuse("live", "can't be true when offset is 'now'")
 	case req.sse && !req.live:
-		return nil, shape.FieldErrors{"live_sse": {"can't be true unless live is also true"}}
+		return refuse("live_sse", "can't be true unless live is also true")
 	case req.table == "":
-		return nil, shape.FieldErrors{"table": {blankTable}}
+		return refuse("table", blankTable)
 	}
 	if bad := req.nameTable(); bad != nil {
-		return nil, bad
+		return nil, invalidFields(bad)
 	}
 	return req, nil
 }
@@ -114,7 +120,7 @@ func (r *request) cast(q *params) shape.FieldErrors {
 	if r.sse = q.liveSSE.set && q.liveSSE.value != "false"; !q.liveSSE.set {
 		r.sse = boolean(bad, "experimental_live_sse", q.experimentalSSE)
 	}
-	r.cursor, r.subset = q.cursor.text(), q.subset
+	r.cursor = q.cursor.text()
 	r.castDefinition(q, bad)
 	for name, messages := range q.errors {
 		bad[name] = messages

@@ -9,7 +9,6 @@ import (
 	"github.com/shapeserver/shapeserver/inspector"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapecache"
-	"github.com/shapeserver/shapeserver/snapshot"
 	"github.com/shapeserver/shapeserver/storage"
 )
 
@@ -57,6 +56,9 @@ func (s *server) shape(w http.ResponseWriter, r *http.Request) *failure {
 		return f
 	}
 	s.admission.started(permit)
+	if req.subset != nil {
+		return s.serveSubset(w, r, req, t)
+	}
 	if req.now {
 		return s.serveNow(w, r, req, t)
 	}
@@ -74,13 +76,10 @@ func (s *server) lookup(h shape.Handle) (*shapecache.Shape, bool) {
 // resolve finds the shape of a request, or makes it, and proves that it is the one the client's definition names. named
 // is the live shape of the request's handle, nil when there is none. bad are the request's mistakes: a server that is not
 // ready is reported before them, and a request for a shape that is there does not need a server that is ready.
-func (s *server) resolve(ctx context.Context, req *request, bad shape.FieldErrors, named *shapecache.Shape) (*target, *failure) {
+func (s *server) resolve(ctx context.Context, req *request, bad *failure, named *shapecache.Shape) (*target, *failure) {
 	var known *target
 	var key definitionKey
 	if bad == nil {
-		if req.subset {
-			return nil, invalidFields(shape.FieldErrors{"subset": {"subset snapshots are not supported by this server yet"}})
-		}
 		key = keyOf(req)
 		var on *shape.Table
 		known, on = s.recall(key)
@@ -90,16 +89,24 @@ func (s *server) resolve(ctx context.Context, req *request, bad shape.FieldError
 		// Only the first response of a session begins with rows and tells about columns, so only for that the catalogue
 		// is asked: DDL alone sends nothing down the stream, and a table of yesterday must not be handed out anew.
 		if known != nil && (req.handle != "" || s.unchanged(ctx, req, on)) {
-			return known.expect(req)
+			return s.withKnown(ctx, req, known)
 		}
 	}
 	t, f := s.define(ctx, key, req, bad, known == nil && named == nil)
 	if f != nil && known != nil && f.status >= http.StatusInternalServerError {
 		// The catalogue cannot be asked whether the shape's columns are still described as they were. The shape itself
 		// is alive, and what changes it would be noticed in the stream.
-		return known.expect(req)
+		return s.withKnown(ctx, req, known)
 	}
 	if f != nil {
+		return nil, f
+	}
+	return t.expect(req)
+}
+
+// withKnown makes the checks that a request for a known shape has still before it.
+func (s *server) withKnown(ctx context.Context, req *request, t *target) (*target, *failure) {
+	if f := s.checkSubset(ctx, req, t.Definition); f != nil {
 		return nil, f
 	}
 	return t.expect(req)
@@ -161,16 +168,19 @@ func (s *server) remember(key definitionKey, d *shape.Definition, sh *shapecache
 
 // define is the long way: wait for the server, ask the catalogue, check the definition, find or make its shape.
 // await is whether waiting for a server that is not ready is worth it.
-func (s *server) define(ctx context.Context, key definitionKey, req *request, bad shape.FieldErrors, await bool) (*target, *failure) {
+func (s *server) define(ctx context.Context, key definitionKey, req *request, bad *failure, await bool) (*target, *failure) {
 	if await {
 		if f := s.awaitReady(ctx); f != nil {
 			return nil, f
 		}
 	}
 	if bad != nil {
-		return nil, invalidFields(bad)
+		return nil, bad
 	}
 	d, f := s.check(ctx, req)
+	if f == nil {
+		f = s.checkSubset(ctx, req, d)
+	}
 	if f != nil {
 		return nil, f
 	}
@@ -242,13 +252,5 @@ func (s *server) awaitSnapshot(ctx context.Context, sh *shapecache.Shape) *failu
 	case ctx.Err() != nil:
 		return &errNotReady // the server stops, or the client went away and does not read it
 	}
-	f := fromError(err, errInternal)
-	if _, ok := clientMessage(err); ok {
-		if errors.Is(err, snapshot.ErrUnexpected) {
-			f.status = http.StatusInternalServerError // its text stays (protocol.md §3.4)
-			return f
-		}
-		f.retryAfter, f.known = 10, true
-	}
-	return f
+	return snapshotFailure(err)
 }

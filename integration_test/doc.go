@@ -6,7 +6,7 @@
 // tests.
 //
 // The binary is built once for a test run (with -race when the tests are); SHAPESERVER_TEST_BINARY names another to
-// test instead. SHAPESERVER_TEST_TRANSCRIPTS=later runs the transcripts of features to come.
+// test instead.
 //
 // Goroutines: those of its tests. Invariants tested here: I1, I2, I3, I4, I5 across restarts and SIGKILL. Start reading at
 // startServer, then Fold.

@@ -40,15 +40,11 @@ type step struct {
 	want []string // expected lines, headers as "< name: value", body lines indented by two
 }
 
-// required are the transcripts of what the server does; later those of features to come, which
-// make test/transcripts-later shows.
-var (
-	required = []string{
-		"01-basic", "02-transactions", "03-replica-full", "04-where-moves", "05-errors", "06-rotation", "07-types", "08-identifiers",
-		"09-where-errors-and-forms", "10-sse-and-caching",
-	}
-	later = []string{"11-subset-and-changes-only"}
-)
+// transcripts are the files of testdata/transcripts.
+var transcripts = []string{
+	"01-basic", "02-transactions", "03-replica-full", "04-where-moves", "05-errors", "06-rotation", "07-types", "08-identifiers",
+	"09-where-errors-and-forms", "10-sse-and-caching", "11-subset-and-changes-only",
+}
 
 // deviation is a place where we answer otherwise, and better, than the transcript says.
 type deviation struct {
@@ -113,13 +109,9 @@ var deviations = []deviation{
 }
 
 func TestTranscripts(t *testing.T) {
-	names := required
-	if os.Getenv("SHAPESERVER_TEST_TRANSCRIPTS") == "later" {
-		names = later
-	}
 	db := pgtest.New(t)
 	srv := startServer(t, db, "SHAPESERVER_ENABLE_INTEGRATION_TESTING=true")
-	for _, name := range names {
+	for _, name := range transcripts {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", "transcripts", name+".txt"))
 			require.NoError(t, err)

@@ -7,10 +7,12 @@ import (
 
 	"github.com/shapeserver/shapeserver/api"
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/collector"
 	"github.com/shapeserver/shapeserver/inspector"
 	"github.com/shapeserver/shapeserver/replication"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapecache"
+	"github.com/shapeserver/shapeserver/snapshot"
 )
 
 // freshTable is how old a catalogue answer may be for a request that may create a shape, and staleTable for others. The
@@ -135,6 +137,44 @@ func (b *backend) AwaitSnapshotStart(ctx context.Context, s *shapecache.Shape) e
 		return shapecache.ErrGone
 	}
 	return core.cache.AwaitSnapshotStart(ctx, s)
+}
+
+// ReadSubset implements api.Backend.
+func (b *backend) ReadSubset(ctx context.Context, sh *shapecache.Shape, q snapshot.Subset, to api.SubsetSink) error {
+	core := b.s.core.Load()
+	if core == nil {
+		return &notReadyError{b.s.notReadyReason()}
+	}
+	err := b.s.subsets.ReadSubset(ctx, sh.Definition, q, &subsetSink{SubsetSink: to, stream: core.collector})
+	if errors.Is(err, snapshot.ErrSchemaChanged) {
+		b.s.tables.Forget(q.Table.OID)
+	}
+	return err
+}
+
+// subsetSink has the snapshot taken again while it has not seen what a reader of the shape's log may have had already: the
+// reader would put rows of before in the place of what it has.
+type subsetSink struct {
+	api.SubsetSink
+	stream *collector.Collector
+	asked  collector.Moment
+}
+
+var _ snapshot.Sink = (*subsetSink)(nil)
+
+// Register implements snapshot.Sink. The stream has delivered to the shape since before its own snapshot, so there is
+// nothing to register.
+func (s *subsetSink) Register() error {
+	s.asked = s.stream.Now()
+	return nil
+}
+
+// Begin implements snapshot.Sink.
+func (s *subsetSink) Begin(snap changes.Snapshot, lsn changes.LSN) error {
+	if s.stream.UnseenBefore(s.asked, snap) {
+		return snapshot.ErrAgain
+	}
+	return s.SubsetSink.Begin(snap, lsn)
 }
 
 // LastSeen implements api.Backend.

@@ -24,6 +24,7 @@ import (
 	"github.com/shapeserver/shapeserver/internal/notify"
 	"github.com/shapeserver/shapeserver/internal/telemetry"
 	"github.com/shapeserver/shapeserver/replication"
+	"github.com/shapeserver/shapeserver/snapshot"
 	"github.com/shapeserver/shapeserver/storage/logstore"
 )
 
@@ -44,7 +45,8 @@ type Server struct {
 	metrics  net.Listener // nil unless a Prometheus port is set
 	store    *logstore.Store
 	metadata *pgxpool.Pool // short queries
-	reading  *pgxpool.Pool // snapshots
+	reading  *pgxpool.Pool // snapshots and subsets
+	subsets  *snapshot.Reader
 	stream   *replication.Stream
 	tables   *inspector.Inspector
 	core     notify.Var[*core] // the parts of the session that serves shapes; nil while there is none
@@ -84,6 +86,7 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Server, err 
 	if s.reading, err = s.pool(ctx, snapshots); err != nil {
 		return nil, err
 	}
+	s.subsets = newSubsetReader(s.reading, snapshots, s.log)
 	if s.stream, err = s.newStream(); err != nil {
 		return nil, err
 	}
@@ -105,6 +108,15 @@ func (s *Server) pool(ctx context.Context, size int) (*pgxpool.Pool, error) {
 	pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	pc.ConnConfig.RuntimeParams["application_name"] = "shapeserver"
 	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+// newSubsetReader makes what answers subset queries, over at most half of the connections for snapshots: what clients ask
+// for must not keep shapes from being made.
+func newSubsetReader(pool *pgxpool.Pool, size int, log *slog.Logger) *snapshot.Reader {
+	return snapshot.New(pool, snapshot.Options{
+		MaxConcurrent: max(1, size/2), QueueTimeout: 10 * time.Second, LockTimeout: 5 * time.Second,
+		FirstRowTimeout: 30 * time.Second, ReadTimeout: 5 * time.Minute, Logger: log,
+	})
 }
 
 func (s *Server) newStream() (*replication.Stream, error) {
