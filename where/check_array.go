@@ -87,6 +87,9 @@ func (c *checker) indirection(x *pg.A_Indirection) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if arg.typ.baseType().is(oidJSONB) {
+		return c.subscriptJSONB(arg, x)
+	}
 	if !arg.typ.isArray() {
 		return nil, errorAt(arg.loc, "cannot subscript type %s because it is not an array", arg.typ)
 	}
@@ -145,4 +148,38 @@ func (c *checker) subscript(x *pg.Node) (*node, error) {
 		return nil, err
 	}
 	return c.coerce(sub, c.types.oid(oidInt4), contextAssignment, -1, sub.loc)
+}
+
+// subscriptJSONB checks subscripts of a document: each is a key or, as a text or an integer, a place in an array
+// (manual, "jsonb Subscripting").
+func (c *checker) subscriptJSONB(arg *node, x *pg.A_Indirection) (*node, error) {
+	n := &node{kind: nodeIndex, typ: c.types.oid(oidJSONB), loc: arg.loc, args: []*node{arg}}
+	for _, i := range x.GetIndirection() {
+		idx := i.GetAIndices()
+		switch {
+		case idx == nil:
+			return nil, unsupported(arg.loc, "access to a field of a composite value")
+		case idx.GetIsSlice():
+			return nil, errorAt(arg.loc, "jsonb subscript does not support slices")
+		}
+		sub, err := c.expr(idx.GetUidx())
+		if err != nil {
+			return nil, err
+		}
+		to := c.types.oid(oidText)
+		if !sub.isUnknown() {
+			number := c.types.canCoerce([]*typ{sub.typ}, []*typ{c.types.oid(oidInt4)})
+			if number == c.types.canCoerce([]*typ{sub.typ}, []*typ{to}) {
+				return nil, errorAt(sub.loc, "subscript type %s is not supported; use an int4 or a text", sub.typ)
+			}
+			if number {
+				to = c.types.oid(oidInt4)
+			}
+		}
+		if sub, err = c.coerce(sub, to, contextImplicit, -1, sub.loc); err != nil {
+			return nil, err
+		}
+		n.args = append(n.args, sub)
+	}
+	return n, nil
 }

@@ -167,6 +167,9 @@ func (c *checker) minMax(e *pg.MinMaxExpr) (*node, error) {
 	if !n.typ.known() || codecOf(n.typ).compare == nil {
 		return nil, errorAt(loc, "%s is not supported for type %s", word, n.typ)
 	}
+	if err := c.checkDefaultOrder(n.typ, loc); err != nil {
+		return nil, err
+	}
 	return n, c.checkCollation(needOrder, n.coll, n.args, loc)
 }
 

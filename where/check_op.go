@@ -166,6 +166,11 @@ func (c *checker) call(kind nodeKind, cand candidate, args []*node, loc int) (*n
 	if err := c.checkCollation(b.needs, in, n.args, loc); err != nil {
 		return nil, err
 	}
+	if b.needs == needOrder {
+		if err := c.checkDefaultOrder(n.args[0].typ, loc); err != nil {
+			return nil, err
+		}
+	}
 	n.coll = in
 	if n.typ.collatable && in.strength == collNone {
 		n.coll = collation{collDefault, c.scope.Default}
@@ -259,4 +264,18 @@ func (c *checker) checkCollation(need collNeed, in collation, args []*node, loc 
 		return errorAt(loc, "lower and upper case under collation %s are not supported; add COLLATE \"C\" to the argument", in.name())
 	}
 	return nil
+}
+
+// checkDefaultOrder refuses the order of values that hold texts without a collation of their own, as documents do:
+// those follow the database's.
+func (c *checker) checkDefaultOrder(t *typ, loc int) error {
+	t = t.baseType()
+	if t.kind == KindArray {
+		t = t.elem.baseType()
+	}
+	if !t.is(oidJSONB) || c.scope.Default.bytewise() {
+		return nil
+	}
+	coll := collation{Collation: c.scope.Default}
+	return errorAt(loc, `the order of %s under collation %s is not supported; compare what ->> gives, with COLLATE "C"`, t, coll.name())
 }

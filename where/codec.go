@@ -49,7 +49,7 @@ func init() {
 		oidTimestamp:   {inputTimestamp, readTimestamp, outputTimestamp, compareInt},
 		oidTimestamptz: {inputTimestamptz, readTimestamp, outputTimestamptz, compareInt},
 		oidJSON:        {inputJSON, readText, outputText, nil},
-		oidJSONB:       {inputJSONB, readJSONB, outputText, nil},
+		oidJSONB:       {inputJSONB, readJSONB, outputText, compareJSONBOrder},
 		oidInterval:    {inputInterval, readInterval, outputInterval, compareInterval},
 	}
 }

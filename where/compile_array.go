@@ -2,6 +2,7 @@ package where
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/shapeserver/shapeserver/changes"
 )
@@ -74,6 +75,9 @@ func stackArrays(parts []value) value {
 
 // compileIndex reads one element; a subscript outside the array, a NULL one, or the wrong number of them gives NULL.
 func compileIndex(n *node) eval {
+	if !n.args[0].typ.isArray() {
+		return compileJSONIndex(n)
+	}
 	arr, subs := compile(n.args[0]), compileAll(n.args[1:])
 	return func(row changes.Row) value {
 		v := arr(row)
@@ -105,6 +109,31 @@ func compileIndex(n *node) eval {
 			return nullValue
 		}
 		return v.a.elems[at]
+	}
+}
+
+// compileJSONIndex follows subscripts of a document as #> follows a path.
+func compileJSONIndex(n *node) eval {
+	doc, subs := compile(n.args[0]), compileAll(n.args[1:])
+	number := make([]bool, len(subs))
+	for i := range subs {
+		number[i] = n.args[i+1].typ.is(oidInt4)
+	}
+	return func(row changes.Row) value {
+		d := doc(row)
+		if d.st != isSet {
+			return d
+		}
+		path := make([]value, len(subs))
+		for i, s := range subs {
+			if path[i] = s(row); path[i].st == isFailed {
+				return failedValue
+			}
+			if number[i] && path[i].st == isSet {
+				path[i].b = strconv.AppendInt(nil, path[i].i, 10)
+			}
+		}
+		return jsonValue(jsonPath(d.b, path))
 	}
 }
 

@@ -22,6 +22,9 @@ func fold(n *node) (*node, error) {
 	if !all && (n.kind == nodeAnd || n.kind == nodeOr) {
 		return foldJunction(n), nil
 	}
+	if !all && n.kind == nodeCase {
+		return foldCase(n), nil
+	}
 	if !all && !nullByNull(n) {
 		return n, nil
 	}
@@ -64,6 +67,34 @@ func foldJunction(n *node) *node {
 		return rest[0]
 	}
 	n.args, n.size = rest, 0
+	return n
+}
+
+// foldCase leaves out the branches that are never taken. It keeps a CASE whose one remaining branch has a collation of
+// its own, since that would decide in its place.
+func foldCase(n *node) *node {
+	last := len(n.args) - 1
+	var args []*node
+	otherwise := n.args[last]
+	for i := 0; i < last; i += 2 {
+		cond := n.args[i]
+		if !cond.isConst() {
+			args = append(args, cond, n.args[i+1])
+			continue
+		}
+		if cond.val.st == isSet && cond.val.i != 0 {
+			otherwise = n.args[i+1]
+			break
+		}
+	}
+	if len(args) == 0 {
+		if otherwise.coll != n.coll {
+			return n
+		}
+		return otherwise
+	}
+	args = append(args, otherwise)
+	n.args, n.size = args, 0
 	return n
 }
 

@@ -58,3 +58,91 @@ func TestJSONAgreesWithPostgres(t *testing.T) {
 	o.check(t, exprs)
 	o.report(t)
 }
+
+// orderedDocs differ in every way that jsonb's order looks at.
+var orderedDocs = []string{
+	`[]`, `{}`, `null`, `true`, `false`, `0`, `-1`, `1.0`, `1`, `10`, `1e2`, `""`, `"a"`, `"b"`, `"ab"`, `"é"`, `"\n"`, `"\u0001"`, `"\""`, `"\\"`, `[1]`, `[null]`, `["a"]`, `[[]]`, `[{}]`, `[1, 2]`, `[2, 1]`,
+	`[[1], 2]`, `[[1, 2], 1]`, `[{"a": 1}, 1]`, `{"a": 1}`, `{"a": 1.0}`, `{"a": 2}`, `{"b": 1}`, `{"aa": 1}`, `{"a": 1, "b": 2}`, `{"a": [], "b": {}}`, `{"a": {}, "b": []}`, `{"a": {"b": 1}}`, `{"a": {"b": [1, 2]}}`,
+	`{"a": {"b": [1, 3]}}`, `{"\n": 1}`, `[true]`, `[false, true]`, `[[[]]]`, `[[[], []]]`, `{"a": null, "b": [null, {"c": null}]}`, `[null, "a", "a"]`,
+}
+
+// TestJSONBOrderAndChangesAgreeWithPostgres compares documents in jsonb's order, and what changes or subscripts them.
+func TestJSONBOrderAndChangesAgreeWithPostgres(t *testing.T) {
+	o := newOracle(t, 12, 40)
+	var exprs []string
+	add := func(format string, args ...any) { exprs = append(exprs, fmt.Sprintf(format, args...)) }
+	for _, a := range orderedDocs {
+		for _, b := range orderedDocs {
+			add("'%s'::jsonb < '%s'", a, b)
+			add("'%s'::jsonb >= '%s'", a, b)
+			add("'%s'::jsonb || '%s'", a, b)
+		}
+		for _, op := range []string{"<", "<=", ">", ">=", "||"} {
+			add("c_jsonb %s '%s'", op, a)
+			add("'%s' %s c_jsonb", a, op)
+		}
+		for _, k := range []string{"'a'", "'b'", "'aa'", "''", "0", "1", "-1", "-5", "2147483647", "'{a,b}'::text[]", "'{}'::text[]", "'{NULL,a}'::text[]", "'{{a},{b}}'::text[]", "c_text", "c_int4", "NULL::text"} {
+			add("'%s'::jsonb - %s", a, k)
+			add("c_jsonb || '%s' - %s", a, k)
+		}
+		for _, p := range []string{"{}", "{a}", "{0}", "{-1}", "{a,b}", "{a,b,1}", "{a,b,x}", "{1,a}", "{-9}", "{NULL}", "{a,NULL}", "{b,1,c}", "{{a}}", "{0,0,0}"} {
+			add("'%s'::jsonb #- '%s'", a, p)
+			add("c_jsonb #- '%s'", p)
+		}
+		add("jsonb_strip_nulls('%s')", a)
+		add("greatest(c_jsonb, '%s')", a)
+		add("c_jsonb BETWEEN '%s' AND '[1, 2]'", a)
+		add("c_jsonb = ANY (ARRAY['%s', '{}']::jsonb[])", a)
+		add("c_jsonb < ANY (ARRAY['%s', '{}']::jsonb[])", a)
+		add("c_jsonbs < ARRAY['%s']::jsonb[]", a)
+		add("c_jsonbs @> ARRAY['%s']::jsonb[]", a)
+		add("array_position(c_jsonbs, '%s')", a)
+	}
+	for _, s := range []string{"['a']", "['a']['b']", "[0]", "[-1]", "[1]['c']", "['a']['b'][1]['c']", "[NULL]", "['0']", "[c_int4]", "[c_int2]", "[c_int8]", "[c_text]", "[c_varchar]", "[c_name]", "['a'][c_int4]", "[1.5]", "[1:2]", "['']", "['k']"} {
+		add("c_jsonb%s", s)
+		add("(c_jsonb->'a')%s", s)
+		add("c_jsonb%s = '1'", s)
+		add("c_json%s", s)
+	}
+	for _, k := range []string{"c_bool", "c_int2", "c_int4", "c_int8", "c_num", "c_float4", "c_float8", "c_text", "c_varchar", "c_bpchar", "c_name", "c_uuid", "c_mood", "c_jsonb", "c_json", "c_date", "c_ints", "c_pos", "'a'", "'a'::text", "1", "NULL::int4", "c_oid"} {
+		add("to_jsonb(%s)", k)
+		add("to_jsonb(%s) = c_jsonb", k)
+	}
+	for _, e := range []string{
+		"c_jsonb - c_texts", "c_jsonb #- c_texts", "c_jsonb || c_jsonb", "c_jsonb || to_jsonb(c_text)", "jsonb_strip_nulls(c_jsonb)", "c_jsonb @? '$.a'", "c_jsonb @@ '$.a == 1'", "jsonb_object_keys(c_jsonb)",
+		"jsonb_delete(c_jsonb, 'a')", "jsonb_delete(c_jsonb, 'a', 'b')", "jsonb_delete(c_jsonb, 0)", "jsonb_concat(c_jsonb, '{}')", "jsonb_exists(c_jsonb, 'a')", "jsonb_exists_any(c_jsonb, '{a}')", "jsonb_exists_all(c_jsonb, c_texts)",
+		"jsonb_contained('1', c_jsonb)", "c_jsonb < c_jsonb", "c_jsonb::text", "c_jsonb::varchar(3)", "c_jsonb::json", "jsonb_set(c_jsonb, '{a}', '1')", "jsonb_object_field(c_jsonb, 'a')",
+	} {
+		add("%s", e)
+	}
+	o.checkSome(t, exprs)
+	o.report(t)
+}
+
+// TestJSONTextAgreesWithPostgres follows paths into json, whose text stays as it was written.
+func TestJSONTextAgreesWithPostgres(t *testing.T) {
+	o := newOracle(t, 13, 60)
+	var exprs []string
+	add := func(format string, args ...any) { exprs = append(exprs, fmt.Sprintf(format, args...)) }
+	docs := []string{
+		"c_json", `'{"a":1,"a":2}'::json`, `'{"a":[1,2,3],"a":[4]}'::json`, `'{"a":[4],"a":[1,2,3]}'::json`, `'{"a":{"b":1},"a":{"c":2}}'::json`, `'{"a":{"b":1},"a":2}'::json`, `' [ 1 , {"x":[ ]} ] '::json`,
+		`'{"":1}'::json`, `'"\u00e9\/\n"'::json`, `'["a","\t"]'::json`, `' null '::json`, `' "a\\u00e9" '::json`, `' [1] '::json`, `'[null]'::json`, `'01'::json`, `'[1,]'::json`, `'{"a":1e400}'::json`, `'{"A":1}'::json`,
+	}
+	for _, d := range docs {
+		for _, k := range []string{"'a'", "'b'", "''", "0", "1", "-1", "-2", "-4", "'0'", "'-1'", "c_text", "c_int4", "NULL::int4", "-2147483648"} {
+			add("%s -> %s", d, k)
+			add("%s ->> %s", d, k)
+			add("%s -> 'a' ->> %s", d, k)
+			add("%s -> 0 -> %s", d, k)
+		}
+		for _, p := range []string{"{}", "{a}", "{a,b}", "{a,c}", "{a,-1}", "{a,-2}", "{a,0}", "{0}", "{-1}", "{ 1}", "{1 }", "{+0}", "{NULL}", "{a,NULL}", "{0,1,0}", "{1,x}", "{-2147483648}", "{{a},{b}}", "{\"\"}", "{99999999999}"} {
+			add("%s #> '%s'", d, p)
+			add("%s #>> '%s'", d, p)
+		}
+		for _, f := range []string{"json_typeof(%s)", "json_array_length(%s)", "json_extract_path(%s, 'a', 'b')", "json_extract_path_text(%s, 'a')", "%s::text", "%s::jsonb", "(%s)::jsonb -> 'a'", "%s IS NULL", "%[1]s = %[1]s", "(%s->>'a')::int4", "%s -> 'a' IS NULL"} {
+			add(f, d)
+		}
+	}
+	o.checkSome(t, exprs)
+	o.report(t)
+}

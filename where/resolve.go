@@ -71,8 +71,16 @@ func (s *typeSet) function(name string, args []*typ) (candidate, bool) {
 			cands = append(cands, c)
 		}
 	}
+	same := func(a, b *typ) bool { return a.oid == b.oid }
+	// A function that spreads its last argument gives way to one that has the same arguments without that.
+	all := slices.Clone(cands)
+	cands = slices.DeleteFunc(cands, func(c candidate) bool {
+		return c.proc.variadic != nil && slices.ContainsFunc(all, func(o candidate) bool {
+			return o.proc.variadic == nil && slices.EqualFunc(o.args, c.args, same)
+		})
+	})
 	for _, c := range cands {
-		if slices.EqualFunc(c.args, args, func(a, b *typ) bool { return a.oid == b.oid }) {
+		if slices.EqualFunc(c.args, args, same) {
 			return c, true
 		}
 	}
