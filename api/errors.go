@@ -94,6 +94,11 @@ type clientError interface {
 // fromError returns the failure for an error; otherwise is the one for an error that is in no table.
 func fromError(err error, otherwise failure) *failure {
 	f := otherwise
+	if msg, ok := clientMessage(err); ok && errors.Is(err, snapshot.ErrWhere) {
+		f = invalid("where", msg)
+		f.cause = err
+		return &f
+	}
 	for _, row := range failureOf {
 		if errors.Is(err, row.err) {
 			f = row.failure

@@ -6,6 +6,7 @@ import (
 	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapelog"
+	"github.com/shapeserver/shapeserver/where"
 )
 
 // converter turns changes of the table into entries of one shape: which of them the shape sees, and as what
@@ -57,7 +58,10 @@ func (c *converter) add(t *changes.Txn, ch *changes.Change) error {
 	var oldMatches, newMatches bool
 	if ch.Old != nil && ch.Op != changes.Insert {
 		c.oldTable, c.oldRow = c.layout.project(ch.Old, c.oldTable, c.oldRow)
-		oldMatches = c.matches(ch.Old, c.oldTable)
+		var err error
+		if oldMatches, err = c.matches(ch.Old, c.oldTable); err != nil {
+			return err
+		}
 	}
 	if ch.New != nil && ch.Op != changes.Delete {
 		c.newTable, c.newRow = c.layout.project(ch.New, c.newTable, c.newRow)
@@ -66,7 +70,10 @@ func (c *converter) add(t *changes.Txn, ch *changes.Change) error {
 				return &EndedError{Reason: shape.ReasonIdentityLost, Detail: "a TOASTed value is in neither row"}
 			}
 		}
-		newMatches = c.matches(ch.New, c.newTable)
+		var err error
+		if newMatches, err = c.matches(ch.New, c.newTable); err != nil {
+			return err
+		}
 	}
 	p := shapelog.Position{LSN: t.CommitLSN, Op: 2 * ch.Index, Xid: t.Xid}
 	switch {
@@ -97,15 +104,25 @@ func (c *converter) add(t *changes.Txn, ch *changes.Change) error {
 	return nil
 }
 
-// matches evaluates the where clause on a row of the relation, or on its projection where the layouts differ.
-func (c *converter) matches(row, projected changes.Row) bool {
+// matches evaluates the where clause on a row of the relation, or on its projection where the layouts differ. A clause
+// that fails for the row ends the shape: the query of which the log is the answer (I1) has no answer either, as the next
+// snapshot will tell the client.
+func (c *converter) matches(row, projected changes.Row) (bool, error) {
 	if c.def.Where == nil {
-		return true
+		return true, nil
 	}
-	if c.layout.identical {
-		return c.def.Where.Match(row)
+	if !c.layout.identical {
+		row = projected
 	}
-	return c.def.Where.Match(projected)
+	switch c.def.Where.Eval(row) {
+	case where.True:
+		return true, nil
+	case where.Failed:
+		return false, &EndedError{Reason: shape.ReasonWhereFailed, Detail: fmt.Sprintf(
+			"the where clause cannot be evaluated for a row of %s.%s", c.def.Table.Schema, c.def.Table.Name)}
+	default:
+		return false, nil
+	}
 }
 
 // prepare makes the layout of a relation that comes for the first time, or has changed.

@@ -204,6 +204,11 @@ func TestConvertEndsShape(t *testing.T) {
 	retyped := itemsRelation()
 	retyped.Columns[2].TypeOID = 20
 	named := func(d *shape.Definition) { d.Columns, d.Explicit = []int{0, 1}, true }
+	divides := func(d *shape.Definition) {
+		var err error
+		d.Where, err = where.Parse("10 / n > 1", nil, where.Scope{Schema: "public", Table: "items", Columns: d.Table.WhereColumns()})
+		require.NoError(t, err)
+	}
 	for _, tc := range []struct {
 		name   string
 		def    func(*shape.Definition)
@@ -217,6 +222,9 @@ func TestConvertEndsShape(t *testing.T) {
 		{"column retyped beside named ones", named, changes.Change{Op: changes.Insert, Relation: retyped, New: row("1", "a", "2")}, ""},
 		{"no old row", nil, changes.Change{Op: changes.Update, Relation: itemsRelation(), New: row("1", "a", "2")}, shape.ReasonIdentityLost},
 		{"value in neither row", nil, changes.Change{Op: changes.Update, Relation: itemsRelation(), Old: row("1", "a", "2"), New: row("1", "^", "2")}, shape.ReasonIdentityLost},
+		{"clause fails for the new row", divides, changes.Change{Op: changes.Insert, Relation: itemsRelation(), New: row("1", "a", "0")}, shape.ReasonWhereFailed},
+		{"clause fails for the old row", divides, changes.Change{Op: changes.Delete, Relation: itemsRelation(), Old: row("1", "a", "0")}, shape.ReasonWhereFailed},
+		{"clause is NULL", divides, changes.Change{Op: changes.Insert, Relation: itemsRelation(), New: row("1", "a", "~")}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := define(tc.def)

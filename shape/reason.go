@@ -16,4 +16,5 @@ const (
 	ReasonOrphaned       Reason = "orphaned"        // its records disagreed after a crash
 	ReasonStorageFailed  Reason = "storage_failed"  // its log could not be written or read
 	ReasonIdentityLost   Reason = "identity_lost"   // updates came without their old row
+	ReasonWhereFailed    Reason = "where_failed"    // its where clause fails for a row, as by a division by zero
 )

@@ -83,6 +83,7 @@ type Cache struct {
 	router  Router
 	remover Remover
 	started chan struct{}
+	refused refusals
 
 	mu         sync.RWMutex
 	ctx        context.Context //nolint:containedctx // the lifetime of the goroutines that requests start
@@ -176,7 +177,7 @@ func (c *Cache) Find(def *shape.Definition) (*Shape, bool) {
 
 // GetOrCreate returns the shape of a definition, and makes it when there is none. It waits until the shape has a handle
 // and a log, not for its snapshot. Any number of callers at once make one shape; a caller that leaves does not stop it.
-// It gives ErrNotReady, the context's cause, or what went wrong in the making.
+// It gives ErrNotReady, the context's cause, what went wrong in the making, or a snapshot.ErrWhere of a moment ago.
 func (c *Cache) GetOrCreate(ctx context.Context, def *shape.Definition) (*Shape, error) {
 	e, err := c.find(def) //nolint:contextcheck // a creation outlives the request that began it
 	if err != nil {
@@ -210,6 +211,9 @@ func (c *Cache) find(def *shape.Definition) (*entry, error) {
 	}
 	if c.ctx == nil {
 		return nil, ErrNotReady
+	}
+	if err := c.refused.of(identity); err != nil {
+		return nil, err
 	}
 	e = &entry{handle: shape.NewHandle(def, time.Now()), def: def, identity: identity, made: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(c.ctx)

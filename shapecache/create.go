@@ -61,6 +61,7 @@ func (c *Cache) snapshot(ctx context.Context, e *entry, cons *consumer.Consumer)
 		return fmt.Errorf("publish table: %w", err)
 	}
 	if err := cons.RunSnapshot(ctx, c.records.Snapshots, registrar{c.router, e.def, cons}); err != nil {
+		c.refused.note(e.identity, err)
 		return err
 	}
 	c.records.Status.Completed(e.handle, time.Now())

@@ -22,12 +22,15 @@ var (
 	// ErrUnavailable reports that the snapshot could not be taken now. The caller removes the shape and answers 503
 	// with the text of the *Error; trying again later may help, or what the text says must be done first.
 	ErrUnavailable = errors.New("snapshot is not available")
+	// ErrWhere reports that the where clause fails for a row. The caller removes the shape and answers 400 with the
+	// text of the *Error.
+	ErrWhere = errors.New("where clause fails for a row")
 	// ErrUnexpected reports an error of Postgres that none of the above describes. The caller removes the shape and
 	// answers 500 with the text of the *Error.
 	ErrUnexpected = errors.New("unexpected error in snapshot")
 )
 
-// Error is why a snapshot could not be taken. It is exactly one of ErrSchemaChanged, ErrUnavailable and ErrUnexpected.
+// Error is why a snapshot could not be taken. It is of exactly one class.
 type Error struct {
 	// Message is fit for the client (protocol.md §3.3).
 	Message string
@@ -45,8 +48,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%v)", e.Message, e.Err)
 }
 
-// ClientMessage returns the text for the client, which is told it with a 503, or a 500 when the error is an
-// ErrUnexpected.
+// ClientMessage returns the text for the client, which is told it with a 503, a 400 when the error is an ErrWhere, or a
+// 500 when it is an ErrUnexpected.
 func (e *Error) ClientMessage() string { return e.Message }
 
 // Unwrap returns the class and the cause.
@@ -104,13 +107,35 @@ func (r *Reader) classify(ctx context.Context, d *shape.Definition, err error) e
 	case "40001", "40P01": // serialisation failure (recovery conflict), deadlock
 		return &Error{Message: "Unable to create initial snapshot: " + pgErr.Message, Class: ErrUnavailable, Err: err}
 	}
-	switch pgErr.Code[:min(2, len(pgErr.Code))] {
+	class := pgErr.Code[:min(2, len(pgErr.Code))]
+	if d.Where != nil && (class == "22" || class == "54" || pgErr.Code == "42883") {
+		return &Error{Message: whereMessage(pgErr.Code), Class: ErrWhere, Err: err}
+	}
+	switch class {
 	case "08", "57", "58": // connection, operator intervention, system
 		return &Error{Message: "Database connection not available", Class: ErrUnavailable, Err: err}
 	case "53": // out of memory, disk, connections
 		return &Error{Message: "Unable to create initial snapshot: " + pgErr.Message, Class: ErrUnavailable, Err: err}
 	}
 	return &Error{Message: "Unexpected error while creating snapshot: " + pgErr.Message, Class: ErrUnexpected, Err: err}
+}
+
+// whereMessage says why a clause fails for a row. Postgres's own words would quote the value, which the client may not
+// be allowed to see: the clause decides that.
+func whereMessage(code string) string {
+	what := map[string]string{
+		"22012": "division by zero", "22003": "a number is out of range", "22P02": "a text is not of the form that a type needs",
+		"22007": "a text is no date or time", "22008": "a date or time is out of range", "2201B": "a regular expression is not valid",
+		"22025": "a LIKE pattern ends with its escape character", "22019": "an escape character is not one character",
+		"2201F": "a power or root is not defined", "2201E": "a logarithm is not defined", "22023": "an argument is not allowed",
+		"22011": "a substring has a negative length", "2202E": "arrays do not fit each other", "42883": "this release of Postgres does not have one of its functions",
+		"54001": "it is nested too deeply", "54000": "a result is too large",
+	}[code]
+	if what == "" {
+		what = "Postgres refuses a value"
+	}
+	return "The clause cannot be evaluated for every row of the table: " + what + " (SQLSTATE " + code +
+		"). Guard what fails, as in CASE WHEN b <> 0 THEN a / b > 1 END"
 }
 
 func droppedMessage(d *shape.Definition) string {

@@ -23,11 +23,13 @@ type Expr struct {
 // the same SQL, so it is the clause's identity; it is safe to put into a query.
 func (e *Expr) SQL() string { return e.sql }
 
-// Match reports whether the clause is true (not false, not NULL) for a row, whose values stand in the order of
-// Scope.Columns. A run-time failure, such as a division by zero, counts as no match (protocol.md §8.1).
+// Match reports whether the clause is true (not false, not NULL, no failure) for a row, whose values stand in the order
+// of Scope.Columns.
 func (e *Expr) Match(row changes.Row) bool { return e.test(row) == True }
 
-// Eval is Match with the outcomes told apart.
+// Eval is Match with the outcomes told apart. Failed stands for what is an error in Postgres, such as a division by
+// zero, or cannot be told, such as the order of an enum's label that the Scope does not know: a query with the clause
+// has no answer, and neither has the shape.
 func (e *Expr) Eval(row changes.Row) Tri { return e.test(row) }
 
 // Columns returns the positions in Scope.Columns of the columns the clause refers to, ascending. The caller must not

@@ -9,7 +9,7 @@ const (
 	isNull state = iota
 	isSet
 	// isFailed stands for what would be an error in Postgres, such as a division by zero. It passes through every
-	// operator, and a row for which a clause gives it does not match (protocol.md §8.1).
+	// operator, and ends the shape whose clause gives it.
 	isFailed
 )
 
