@@ -244,7 +244,7 @@ func TestSubsetLimits(t *testing.T) {
 		}}
 		err := r.ReadSubset(t.Context(), d, q, &s)
 		require.ErrorIs(t, err, snapshot.ErrUnavailable)
-		assert.ErrorContains(t, err, "took too long to return all data (cancelled after 300ms)")
+		require.ErrorContains(t, err, "took too long to return all data (cancelled after 300ms)")
 		waitForNoQuery(t, pool)
 	})
 	t.Run("client goes away", func(t *testing.T) {
