@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -36,49 +37,79 @@ func sendWhole(w http.ResponseWriter, r *http.Request, body []byte) *failure {
 
 // sendSmall reads the whole part, and sends it with what comes after it. head sets the headers; it is called only when
 // nothing can fail any more.
-func sendSmall(w http.ResponseWriter, r *http.Request, part storage.Body, tail []byte, head func()) *failure {
+func sendSmall(w http.ResponseWriter, r *http.Request, part storage.Body, tail []byte, head func(coding)) *failure {
 	buf := buffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // the pool holds nothing else
 	buf.Reset()
 	defer buffers.Put(buf)
-	buf.WriteByte('[')
-	n, err := part.WriteTo(buf, nil)
-	if err != nil {
+	if err := writeArray(buf, part, tail, nil); err != nil {
 		return fromError(err, errInternal)
 	}
-	if n > 0 && len(tail) > 0 {
-		buf.WriteByte(',')
-	}
-	buf.Write(tail)
-	buf.WriteByte(']')
-	head()
+	head(identity)
 	return sendWhole(w, r, buf.Bytes())
 }
 
-// stream sends a part of any size as it is read. When it cannot be read to its end the connection is cut, so that what was
-// sent is not taken for the whole (B163).
-func (s *server) stream(w http.ResponseWriter, r *http.Request, part storage.Body, tail []byte) {
-	size := part.Size()
-	if size >= 0 {
-		whole := size + 2 + int64(len(tail))
-		if size > 0 && len(tail) > 0 {
-			whole++
+// wholeSize is the length of the array that holds a part of size bytes and the item tail, which may be empty.
+func wholeSize(size int64, tail []byte) int64 {
+	if size > 0 && len(tail) > 0 {
+		size++
+	}
+	return size + 2 + int64(len(tail))
+}
+
+// writeArray writes the array of a part and the item tail, which may be empty.
+func writeArray(w io.Writer, part storage.Body, tail []byte, flush func() error) error {
+	if _, err := w.Write([]byte{'['}); err != nil {
+		return err
+	}
+	n, err := part.WriteTo(w, flush)
+	if err != nil {
+		return err
+	}
+	end := make([]byte, 0, len(tail)+2)
+	if n > 0 && len(tail) > 0 {
+		end = append(end, ',')
+	}
+	_, err = w.Write(append(append(end, tail...), ']'))
+	return err
+}
+
+// whole returns the array of a part of known size and the item tail, compressed if it is large enough for that.
+func (s *server) whole(part storage.Body, tail []byte, c coding) ([]byte, coding, error) {
+	size := wholeSize(part.Size(), tail)
+	var out bytes.Buffer
+	if c == identity || size < minCompressed {
+		out.Grow(int(size))
+		err := writeArray(&out, part, tail, nil)
+		return out.Bytes(), identity, err
+	}
+	err := s.encoders.whole(c, &out, func(w io.Writer) error { return writeArray(w, part, tail, nil) })
+	return out.Bytes(), c, err
+}
+
+// stream sends a part of any size as it is read, compressed if an encoder is free; head sets the headers. When the part
+// cannot be read to its end the connection is cut, so that what was sent is not taken for the whole (B163).
+func (s *server) stream(w http.ResponseWriter, r *http.Request, part storage.Body, tail []byte, c coding, head func(coding)) {
+	to, flush := io.Writer(w), flusher(w)
+	var enc encoder
+	if c != identity {
+		if enc = s.encoders.stream(c, w); enc == nil {
+			c = identity
+		} else {
+			defer s.encoders.endStream(c, enc)
+			to, flush = enc, func() error { return errors.Join(enc.Flush(), flusher(w)()) }
 		}
-		w.Header()["Content-Length"] = []string{strconv.FormatInt(whole, 10)}
+	}
+	head(c)
+	if size := part.Size(); size >= 0 && enc == nil {
+		w.Header()["Content-Length"] = []string{strconv.FormatInt(wholeSize(size, tail), 10)}
 	}
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return
 	}
-	_, err := w.Write([]byte{'['})
-	var n int64
-	if err == nil {
-		n, err = part.WriteTo(w, flusher(w))
-	}
-	if err == nil {
-		if n > 0 && len(tail) > 0 {
-			tail = append([]byte{','}, tail...)
-		}
-		_, err = w.Write(append(tail, ']'))
+	err := writeArray(to, part, tail, flush)
+	if err == nil && enc != nil {
+		err = enc.Close()
 	}
 	if err != nil {
 		s.cut(r.Context(), w, err)

@@ -11,7 +11,7 @@
 // Invariants: I1 and I2, an up-to-date is only said after a look at the log that came after the look at the position it
 // claims (look in log.go). I3, a response is cut off rather than ended when a part of it cannot be read. I5, the identity
 // of the requested definition is proven before a byte of a shape is served. I9, no response is held in memory beyond
-// smallBody.
+// smallBody, but for compressed chunks, and those share a bounded cache (bodies).
 //
 // Start reading at New, then server.shape in shape.go.
 package api

@@ -44,6 +44,7 @@ type fakeLog struct {
 	bodyErr  error             // what a Body gives after its bytes
 	sizeless bool              // Bodies do not know their size
 	lag      func()            // called by Range after its own look
+	reads    int               // calls of Read
 }
 
 var _ storage.Log = (*fakeLog)(nil)
@@ -161,6 +162,7 @@ func (l *fakeLog) rangeLocked(after shapelog.Offset) (shapelog.Offset, bool) {
 func (l *fakeLog) Read(ctx context.Context, after, end shapelog.Offset) (storage.Body, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.reads++
 	if l.readErr != nil {
 		return nil, l.readErr
 	}
@@ -431,12 +433,14 @@ func (e told) ClientMessage() string { return string(e) }
 type front struct {
 	http.Handler
 	backend *fakeBackend
+	server  *server
 }
 
 func newFront(t *testing.T, opts Options) *front {
 	t.Helper()
 	b := newFakeBackend()
-	return &front{New(b, opts), b}
+	s := newServer(b, opts)
+	return &front{s.routes(), b, s}
 }
 
 // do serves one request to its end. target is a path with a query, unencoded but for "%" and "&".

@@ -38,6 +38,9 @@ var (
 	cacheMoved  = []string{"public, max-age=60, must-revalidate"}
 	cacheNoMove = []string{"public, max-age=1, must-revalidate"}
 
+	varyEncoding     = []string{"accept-encoding"}
+	contentEncodings = [codings][]string{gzipped: {names[gzipped]}, zstandard: {names[zstandard]}}
+
 	present   = []string{""}
 	trueText  = []string{"true"}
 	falseText = []string{"false"}
@@ -103,8 +106,9 @@ func (c *clock) next() int64 {
 	}
 }
 
-// appendTag appends an entity tag without its quotes: handle, requested offset, end of the response (protocol.md §4.2).
-func appendTag(dst []byte, h shape.Handle, req *request, end shapelog.Offset) []byte {
+// newTag returns an entity tag without its quotes: handle, requested offset, end of the response (protocol.md §4.2).
+func newTag(h shape.Handle, req *request, end shapelog.Offset) []byte {
+	dst := make([]byte, 0, 96)
 	dst = append(dst, h...)
 	dst = append(dst, ':')
 	dst = req.appendOffset(dst)
@@ -112,16 +116,29 @@ func appendTag(dst []byte, h shape.Handle, req *request, end shapelog.Offset) []
 	return end.Append(dst)
 }
 
-// matches reports whether an If-None-Match header names the tag, given without quotes. Weak tags (W/) are not understood.
-func matches(r *http.Request, tag []byte) bool {
+// quoted is an entity tag as it goes into a header. Each coding of a body has a tag of its own: a cache must not take bytes
+// of one for those of another (RFC 9110 §8.8.3).
+func quoted(tag []byte, c coding) string { return `"` + string(tag) + tagSuffixes[c] + `"` }
+
+var tagSuffixes = [codings]string{gzipped: "-gzip", zstandard: "-zstd"}
+
+// matches reports whether an If-None-Match header names the tag, in a coding that the client takes, and in which. Weak tags
+// (W/) are not understood.
+func matches(r *http.Request, tag []byte, takes accepted) (coding, bool) {
 	for _, line := range r.Header["If-None-Match"] {
 		for one := range strings.SplitSeq(line, ",") {
-			if strings.Trim(strings.TrimSpace(one), `"`) == string(tag) {
-				return true
+			rest, ok := strings.CutPrefix(strings.Trim(strings.TrimSpace(one), `"`), string(tag))
+			if !ok {
+				continue
+			}
+			for c, suffix := range tagSuffixes {
+				if takes.takes[c] && rest == suffix {
+					return coding(c), true //nolint:gosec // an index of the array
+				}
 			}
 		}
 	}
-	return false
+	return identity, false
 }
 
 // cursorEpoch is where cursors count from (protocol.md §4.4).

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -19,6 +20,7 @@ type view struct {
 	state   storage.State
 	changed <-chan struct{} // closed when state is not true any more
 
+	closed   bool // the part is a closed chunk, which never changes
 	hasData  bool // there are entries in (offset, end]
 	upToDate bool // end is the head of the log
 	unbegun  bool // end is a snapshot chunk of which nothing is there yet
@@ -32,7 +34,7 @@ type view struct {
 // it may be seen before the head is (I2).
 func (s *server) look(log storage.Log, after shapelog.Offset) view {
 	v := view{seen: s.backend.LastSeen()}
-	v.end, _ = log.Range(after)
+	v.end, v.closed = log.Range(after)
 	v.state, v.changed = log.State()
 	last := v.state.Last
 	if v.end.IsSnapshot() {
@@ -127,51 +129,96 @@ func (s *server) describe(h http.Header, r *http.Request, req *request, t *targe
 		h["Electric-Has-Data"] = trueText
 	}
 	s.cacheControl(h, r.Method, status, false, req)
+	if !s.opts.NoCompression && !req.sse {
+		h["Vary"] = varyEncoding
+	}
 }
 
 // respond answers with the part that v found, which may be empty at the head of the log. conditional is whether the
 // client may be told that it has the part already: not after a wait, since then the tag is new.
 func (s *server) respond(w http.ResponseWriter, r *http.Request, req *request, t *target, v view, conditional bool) *failure {
-	h := w.Header()
-	tag := append(appendTag([]byte{'"'}, t.Handle, req, v.end), '"')
-	if conditional && matches(r, tag[1:len(tag)-1]) {
-		return s.notModified(w, r, req, t, v, tag)
+	takes := s.accepted(r, req)
+	tag := newTag(t.Handle, req, v.end)
+	if c, ok := matches(r, tag, takes); ok && conditional {
+		return s.notModified(w, r, req, t, v, quoted(tag, c))
 	}
+	key := bodyKey{handle: t.Handle, from: req.offset, end: v.end, upToDate: v.upToDate, coding: takes.best}
 	var tail []byte
 	if v.upToDate {
-		seen := changes.LSN(v.end.Tx())
+		key.seen = changes.LSN(v.end.Tx())
 		if !req.live {
-			seen = max(seen, v.seen)
+			key.seen = max(key.seen, v.seen)
 		}
-		tail = shapelog.AppendUpToDate(nil, seen)
+		tail = shapelog.AppendUpToDate(nil, key.seen)
 	}
-	head := func() {
+	head := func(c coding) {
+		h := w.Header()
 		s.describe(h, r, req, t, http.StatusOK, v.end, v.upToDate, true)
-		h["Etag"] = []string{string(tag)}
+		h["Etag"] = []string{quoted(tag, c)}
+		if c != identity {
+			h["Content-Encoding"] = contentEncodings[c]
+		}
 	}
 	if !v.hasData {
-		head()
+		head(identity)
 		return sendArray(w, r, tail)
 	}
-	body, err := t.Log.Read(r.Context(), req.offset, v.end)
-	if err != nil {
-		return fromError(err, errInternal)
+	return s.sendPart(w, r, t.Log, key, v.closed, tail, head)
+}
+
+// sendPart sends the part that key names, with tail behind it. A closed chunk goes out compressed from memory or as it is
+// from its file; the newest end of the log, if it is small, from memory, because everyone who follows the log wants it
+// now; what is growing, or large and still open, as it is read.
+func (s *server) sendPart(w http.ResponseWriter, r *http.Request, log storage.Log, key bodyKey, closed bool, tail []byte, head func(coding)) *failure {
+	ctx := r.Context()
+	var part storage.Body
+	if !closed || key.coding != identity {
+		largest := int64(smallBody)
+		if closed {
+			largest = s.bodies.largest()
+		}
+		shared, err := s.bodies.get(ctx, key, func() (b []byte, c coding, err error) {
+			if part, err = log.Read(ctx, key.from, key.end); err != nil {
+				return nil, identity, err
+			}
+			if size := part.Size(); size < 0 || size > largest {
+				return nil, identity, errNotShared // part stays open, to be sent otherwise
+			}
+			defer func() { err, part = errors.Join(err, part.Close()), nil }()
+			return s.whole(part, tail, key.coding)
+		})
+		switch {
+		case err == nil:
+			defer shared.release()
+			head(shared.coding)
+			return sendWhole(w, r, shared.bytes)
+		case errors.Is(err, errNotShared):
+		case errors.Is(err, context.Canceled) && ctx.Err() == nil:
+			// Somebody else's request, which was to make the body for all, has ended.
+		default:
+			return fromError(err, errInternal)
+		}
 	}
-	defer func() { _ = body.Close() }() // it was only read
-	if size := body.Size(); 0 <= size && size <= smallBody {
-		return sendSmall(w, r, body, tail, head)
+	if part == nil {
+		var err error
+		if part, err = log.Read(ctx, key.from, key.end); err != nil {
+			return fromError(err, errInternal)
+		}
 	}
-	head()
-	s.stream(w, r, body, tail)
+	defer func() { _ = part.Close() }() // it was only read
+	if size := part.Size(); 0 <= size && size <= smallBody {
+		return sendSmall(w, r, part, tail, head)
+	}
+	s.stream(w, r, part, tail, key.coding, head)
 	return nil
 }
 
 // notModified answers that the client, or the cache that asks for it, has the part that v found. tag is the part's entity
 // tag with its quotes.
-func (s *server) notModified(w http.ResponseWriter, r *http.Request, req *request, t *target, v view, tag []byte) *failure {
+func (s *server) notModified(w http.ResponseWriter, r *http.Request, req *request, t *target, v view, tag string) *failure {
 	h := w.Header()
 	s.describe(h, r, req, t, http.StatusNotModified, v.end, v.upToDate, true)
-	h["Etag"] = []string{string(tag)}
+	h["Etag"] = []string{tag}
 	if !req.sse {
 		// The protocol has a content type here (transcript 10), which net/http takes out under its usual spelling. For a
 		// stream there is none: a cache would put it in place of text/event-stream.
@@ -209,8 +256,7 @@ func (s *server) serveIdle(w http.ResponseWriter, r *http.Request, req *request,
 func (s *server) serveNothing(w http.ResponseWriter, r *http.Request, req *request, t *target, end shapelog.Offset, seen changes.LSN) *failure {
 	h := w.Header()
 	s.describe(h, r, req, t, http.StatusOK, end, true, false)
-	tag := append(appendTag([]byte{'"'}, t.Handle, req, end), ':')
-	tag = append(strconv.AppendInt(tag, s.clock.next(), 10), '"')
-	h["Etag"] = []string{string(tag)}
+	tag := append(newTag(t.Handle, req, end), ':')
+	h["Etag"] = []string{quoted(strconv.AppendInt(tag, s.clock.next(), 10), identity)}
 	return sendArray(w, r, shapelog.AppendUpToDate(nil, max(seen, changes.LSN(end.Tx()))))
 }

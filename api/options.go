@@ -48,6 +48,12 @@ type Options struct {
 	// proven to name, about 150 bytes each and the schema header. Zero means 32 768.
 	KnownDefinitions int
 
+	// NoCompression sends every body as it is, whatever the client accepts.
+	NoCompression bool
+	// BodyCacheBytes is how much memory bodies take that are kept because several clients want the same: compressed
+	// chunks, and the newest ends of logs. Zero means 32 MiB.
+	BodyCacheBytes int64
+
 	// Logger takes the access log (at debug) and failures that are the server's own; nil discards both.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil keeps them unregistered.
@@ -68,6 +74,7 @@ func (o Options) withDefaults() Options {
 	o.MaxInitial = cmp.Or(o.MaxInitial, 300)
 	o.MaxExisting = cmp.Or(o.MaxExisting, 10_000)
 	o.KnownDefinitions = cmp.Or(o.KnownDefinitions, 32_768)
+	o.BodyCacheBytes = cmp.Or(o.BodyCacheBytes, 32<<20)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -22,6 +22,8 @@ type server struct {
 	headers   fixedHeaders
 	admission admission
 	known     *knownDefinitions
+	bodies    *bodies
+	encoders  *encoders
 	metrics   *metrics
 	clock     clock
 }
@@ -30,18 +32,25 @@ type server struct {
 // 404. The handler streams, waits and sets write deadlines itself, so its http.Server should have no WriteTimeout, but
 // a ReadHeaderTimeout and an IdleTimeout. It expects request contexts to end when the server stops: live requests then
 // end as at their timeout.
-func New(backend Backend, opts Options) http.Handler {
+func New(backend Backend, opts Options) http.Handler { return newServer(backend, opts).routes() }
+
+func newServer(backend Backend, opts Options) *server {
 	opts = opts.withDefaults()
 	m := newMetrics(opts.Registerer)
-	s := &server{
+	return &server{
 		backend:   backend,
 		opts:      opts,
 		secret:    sha256.Sum256([]byte(opts.Secret)),
 		headers:   newFixedHeaders(opts),
 		admission: newAdmission(opts.MaxInitial, opts.MaxExisting, m),
 		known:     newKnownDefinitions(opts.KnownDefinitions),
+		bodies:    newBodies(opts.BodyCacheBytes),
+		encoders:  newEncoders(),
 		metrics:   m,
 	}
+}
+
+func (s *server) routes() http.Handler {
 	router := chi.NewRouter()
 	router.Use(canonicalPath)
 	router.NotFound(s.notFound)

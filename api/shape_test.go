@@ -272,7 +272,7 @@ func TestAdmission(t *testing.T) {
 // B174: whatever becomes of a request, its permit comes back.
 func TestPermitsComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFront(t, Options{MaxInitial: 1, MaxExisting: 1})
+		f := newFront(t, Options{MaxInitial: 1, MaxExisting: 1, BodyCacheBytes: 1}) // nothing is remembered
 		h, log := f.shape(t)
 		log.commit(false, "600_0")
 		gone, cancel := context.WithCancel(t.Context())

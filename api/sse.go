@@ -24,10 +24,10 @@ var keepAlive = []byte(": keep-alive\n\n")
 // same reason a batch always runs to the head of the log, over any number of chunks.
 func (s *server) serveEvents(w http.ResponseWriter, r *http.Request, req *request, t *target, v view) *failure {
 	ctx := r.Context()
-	tag := append(appendTag([]byte{'"'}, t.Handle, req, v.end), '"')
+	tag := newTag(t.Handle, req, v.end)
 	h := w.Header()
-	if v.hasData && matches(r, tag[1:len(tag)-1]) {
-		return s.notModified(w, r, req, t, v, tag)
+	if c, ok := matches(r, tag, s.accepted(r, req)); ok && v.hasData {
+		return s.notModified(w, r, req, t, v, quoted(tag, c))
 	}
 	var first storage.Body
 	opened, upToDate := v.end, v.upToDate
@@ -38,11 +38,11 @@ func (s *server) serveEvents(w http.ResponseWriter, r *http.Request, req *reques
 		}
 		if size := first.Size(); !v.upToDate || size < 0 || size > smallBody {
 			opened, upToDate = req.offset, false
-			tag = append(appendTag([]byte{'"'}, t.Handle, req, opened), '"')
+			tag = newTag(t.Handle, req, opened)
 		}
 	}
 	s.describe(h, r, req, t, http.StatusOK, opened, upToDate, true)
-	h["Etag"] = []string{string(tag)}
+	h["Etag"] = []string{quoted(tag, identity)}
 	h["Content-Type"] = eventContent
 	h["Connection"] = []string{"keep-alive"}
 	h["X-Accel-Buffering"] = []string{"no"} // or nginx holds events back until it has a buffer full

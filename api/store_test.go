@@ -59,7 +59,7 @@ func newRealFront(tb testing.TB, chunkBytes int64, rows, itemBytes int) *realFro
 	metrics := prometheus.NewRegistry()
 	srv := httptest.NewServer(New(b, Options{Registerer: metrics}))
 	tb.Cleanup(srv.Close)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000, DisableCompression: true}}
 	tb.Cleanup(client.CloseIdleConnections)
 	return &realFront{srv.URL, client, store, b, sh, metrics}
 }

@@ -56,7 +56,11 @@ type Config struct {
 	SSELifetime, SSEKeepalive time.Duration
 	// CacheMaxAge and CacheStaleAge are whole seconds.
 	CacheMaxAge, CacheStaleAge time.Duration
-	MaxConcurrentRequests      RequestLimits
+	// Compression is whether bodies are compressed for clients that accept it.
+	Compression bool
+	// BodyCacheBytes is how much memory bodies take that are kept because several clients want the same.
+	BodyCacheBytes        int64
+	MaxConcurrentRequests RequestLimits
 	// EnableIntegrationTesting switches DELETE /v1/shape on.
 	EnableIntegrationTesting bool
 	// ShutdownTimeout bounds a clean stop: what has not ended by then is cut.

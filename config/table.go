@@ -222,6 +222,16 @@ var settings = []setting{
 		},
 	},
 	{
+		section: "HTTP", name: prefix + "COMPRESSION", def: "true",
+		doc: "Compress bodies with zstd or gzip for clients that accept it. Event streams, and what is below 1 KiB, are never compressed.",
+		at:  func(c *Config) value { return boolValue{&c.Compression} },
+	},
+	{
+		section: "HTTP", name: prefix + "BODY_CACHE_SIZE", def: "32MiB",
+		doc: "Memory for bodies that several clients want: compressed chunks, each compressed once, and the newest ends of logs.",
+		at:  func(c *Config) value { return sizeValue{&c.BodyCacheBytes, 1 << 20, 1 << 40} },
+	},
+	{
 		section: "HTTP", name: prefix + "MAX_CONCURRENT_REQUESTS", aliases: []string{"ELECTRIC_MAX_CONCURRENT_REQUESTS"}, def: `{"initial":300,"existing":10000}`,
 		doc: "Requests answered at one time, those that may create a shape and the others. More get 503 and retry-after.",
 		at:  func(c *Config) value { return limitsValue{&c.MaxConcurrentRequests} },

@@ -177,6 +177,7 @@ func (s *Server) apiOptions() api.Options {
 		Secret: s.cfg.Secret.Reveal(), AllowDelete: s.cfg.EnableIntegrationTesting, Version: s.opts.Version,
 		LongPollTimeout: s.cfg.LongPollTimeout, SSETimeout: s.cfg.SSELifetime, SSEKeepAlive: s.cfg.SSEKeepalive,
 		WriteTimeout: s.cfg.TCPSendTimeout, CacheMaxAge: s.cfg.CacheMaxAge, CacheStaleAge: s.cfg.CacheStaleAge,
+		NoCompression: !s.cfg.Compression, BodyCacheBytes: s.cfg.BodyCacheBytes,
 		MaxInitial: s.cfg.MaxConcurrentRequests.Initial, MaxExisting: s.cfg.MaxConcurrentRequests.Existing,
 		Logger: s.log, Registerer: s.opts.Registry,
 	}
