@@ -36,7 +36,8 @@ type Sender interface {
 	// Closed acknowledges the close request with the token: everything delivered before is in the log. The consumer
 	// ends.
 	Closed(h shape.Handle, token changes.Token)
-	// Refused answers that the consumer cannot end now, since its snapshot is still being written.
+	// Refused answers that the consumer cannot end now, since its snapshot is still being written or it has a part of a
+	// transaction.
 	Refused(h shape.Handle, token changes.Token)
 }
 
@@ -76,6 +77,8 @@ type Consumer struct {
 	snapshotErr  error
 
 	conv converter
+	// open says that a transaction has been delivered in part: conv holds entries of it that no successor would know.
+	open bool
 
 	// unapplied are the deliveries that Run took and did not finish: their receipts are owed.
 	unapplied []changes.Receipt
@@ -199,9 +202,13 @@ func (c *Consumer) Run(ctx context.Context) error {
 // tryClose answers a close request. Everything before it in the mailbox has been applied and is visible; what is in
 // the log needs no flush of its own, since the confirmed position moves only behind a sync of the whole store.
 func (c *Consumer) tryClose(token changes.Token) bool {
+	over := false
 	select {
 	case <-c.snapshotOver:
+		over = true
 	default:
+	}
+	if !over || c.open {
 		c.sender.Refused(c.handle, token)
 		return false
 	}
@@ -217,6 +224,7 @@ func (c *Consumer) apply(d changes.Delivery) error {
 	if c.seam.saw(d.Txn) {
 		return nil
 	}
+	c.open = !d.Commit
 	for _, ch := range d.Changes {
 		if err := c.conv.add(d.Txn, ch); err != nil {
 			return err
