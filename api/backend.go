@@ -67,6 +67,10 @@ type Backend interface {
 	// what it is now.
 	ReadSubset(ctx context.Context, s *shapecache.Shape, q snapshot.Subset, to SubsetSink) error
 
+	// AwaitGone returns nil when a handle that is not found is over for good, whatever crashes: at once for one whose
+	// removal is not going on. It gives ctx's error when that ends first.
+	AwaitGone(ctx context.Context, h shape.Handle) error
+
 	// LastSeen returns the commit LSN up to which every transaction is committed to the logs of all shapes that it
 	// touches; 0 while it is not known. It never goes back.
 	LastSeen() changes.LSN

@@ -270,6 +270,7 @@ type fakeBackend struct {
 	getErr   error
 	await    func(context.Context, *shapecache.Shape) error
 	subset   func(context.Context, snapshot.Subset, SubsetSink) error
+	gone     func(context.Context, shape.Handle) error // nil: at once
 }
 
 var _ Backend = (*fakeBackend)(nil)
@@ -401,6 +402,13 @@ func sendSubset(to SubsetSink, rows ...string) error {
 		if err := to.Row([]byte(r)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (b *fakeBackend) AwaitGone(ctx context.Context, h shape.Handle) error {
+	if b.gone != nil {
+		return b.gone(ctx, h)
 	}
 	return nil
 }

@@ -50,10 +50,10 @@ func (s *server) shape(w http.ResponseWriter, r *http.Request) *failure {
 	req, bad := newRequest(q)
 	t, f := s.resolve(r.Context(), req, bad, named)
 	if f != nil {
-		return f
+		return s.awaitGone(r.Context(), shape.Handle(q.handle.text()), f)
 	}
 	if f := s.awaitSnapshot(r.Context(), t.Shape); f != nil {
-		return f
+		return s.awaitGone(r.Context(), t.Handle, f)
 	}
 	s.admission.started(permit)
 	if req.subset != nil {
@@ -236,6 +236,20 @@ func notReady(err error, otherwise failure) *failure {
 		otherwise.body = message{msg}
 	}
 	return &otherwise
+}
+
+// awaitGone holds a 409 back until the handle that it ends is over for good. Were the server killed before, the handle
+// would be served again after the client was told to forget it (I5).
+func (s *server) awaitGone(ctx context.Context, h shape.Handle, f *failure) *failure {
+	if f.status != http.StatusConflict || !h.Valid() {
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadyTimeout)
+	defer cancel()
+	if err := s.backend.AwaitGone(ctx, h); err != nil {
+		return notReady(err, errNotReady)
+	}
+	return f
 }
 
 // awaitSnapshot waits until the shape can be read.

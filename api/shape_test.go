@@ -200,6 +200,32 @@ func TestNotReady(t *testing.T) {
 	})
 }
 
+// A client is told that its handle is over only when no crash can bring it back (I5); while that is not sure, it is told to
+// come again.
+func TestMustRefetchWaitsForTheRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFront(t, Options{ReadyTimeout: 2 * time.Second})
+		durable := make(chan struct{})
+		f.backend.gone = func(ctx context.Context, h shape.Handle) error {
+			require.Equal(t, shape.Handle("1-1"), h)
+			select {
+			case <-durable:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		w := f.get(t, "table=items&offset=5_0&handle=1-1")
+		require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body.String())
+		require.NotEmpty(t, w.Header().Get("retry-after"))
+		time.AfterFunc(time.Second, func() { close(durable) })
+		began := time.Now()
+		w = f.get(t, "table=items&offset=5_0&handle=1-1")
+		require.Equal(t, time.Second, time.Since(began))
+		requireMoved(t, w, w.Header().Get("electric-handle"))
+	})
+}
+
 // Every error that a package below exports for the front has a response of its own, and no response tells its text.
 func TestFailureTable(t *testing.T) {
 	const detail = "/var/lib/secret.db"

@@ -105,6 +105,7 @@ type removal struct {
 	step     int // the next one to do
 	attempts int // of that step
 	due      time.Time
+	durable  chan struct{} // closed when the status row is durably gone: no crash brings the shape back
 	done     chan struct{} // closed when nothing is left
 }
 
@@ -129,12 +130,12 @@ func New(records Records, opts Options) *Cleaner {
 // Remove has a shape removed, for whatever reason; only the first reason counts. When it returns the shape cannot be
 // found any more. The rest follows in Run. Removing what is gone is no error.
 func (c *Cleaner) Remove(h shape.Handle, reason shape.Reason) {
-	c.records.Consumers.Forget(h)
 	c.mu.Lock()
 	if _, ok := c.queue[h]; !ok {
-		c.queue[h] = &removal{handle: h, reason: reason, since: time.Now(), done: make(chan struct{})}
+		c.queue[h] = &removal{handle: h, reason: reason, since: time.Now(), durable: make(chan struct{}), done: make(chan struct{})}
 	}
 	c.mu.Unlock()
+	c.records.Consumers.Forget(h) // after it is in the queue: whoever does not find the shape can ask AwaitDurable
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -161,6 +162,23 @@ func (c *Cleaner) Watch(ctx context.Context, w Watched) {
 	}
 	c.opts.Logger.InfoContext(ctx, "consumer ended, removing its shape", "handle", w.Handle(), "reason", reason, "cause", w.Cause())
 	c.Remove(w.Handle(), reason)
+}
+
+// AwaitDurable returns nil when no crash can bring a removed shape back, at once if its removal is not going on, or the
+// context's cause. A client may be told that a handle is over only then (I5).
+func (c *Cleaner) AwaitDurable(ctx context.Context, h shape.Handle) error {
+	c.mu.Lock()
+	r := c.queue[h]
+	c.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.durable:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Wait returns nil when nothing is left of a shape that was given to Remove, or the context's cause.
@@ -254,7 +272,9 @@ func (c *Cleaner) process(ctx context.Context, batch []*removal) {
 		for _, r := range at {
 			err, bad := failed[r.handle]
 			if !bad {
-				r.step, r.attempts = i+1, 0
+				if r.step, r.attempts = i+1, 0; i == 0 {
+					close(r.durable)
+				}
 				continue
 			}
 			r.attempts++

@@ -160,6 +160,32 @@ func TestRemoveResumesAfterAnyFailure(t *testing.T) {
 	}
 }
 
+// Only a status row that is gone keeps the shape from coming back after a crash.
+func TestAwaitDurableWaitsForTheStatusRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBooks("a")
+		b.fail["status"] = 3
+		b.fail["stop"] = 1000
+		c := cleaner.New(b.records(), cleaner.Options{RetryMin: 10 * time.Millisecond})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = c.Run(ctx) })
+		c.Remove("a", shape.ReasonDeleted)
+		require.NoError(t, c.AwaitDurable(t.Context(), "a"))
+		require.Empty(t, b.list(b.status))
+		require.Positive(t, c.Pending(), "the rest of the removal is not waited for")
+		require.NoError(t, c.AwaitDurable(t.Context(), "unknown"))
+		cancel()
+		wg.Wait()
+
+		c = cleaner.New(b.records(), cleaner.Options{}) // does not run
+		c.Remove("b", shape.ReasonDeleted)
+		short, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		require.ErrorIs(t, c.AwaitDurable(short, "b"), context.DeadlineExceeded)
+	})
+}
+
 func TestOneStuckRemovalDoesNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBooks("1-1", "2-2")

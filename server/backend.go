@@ -177,6 +177,15 @@ func (s *subsetSink) Begin(snap changes.Snapshot, lsn changes.LSN) error {
 	return s.SubsetSink.Begin(snap, lsn)
 }
 
+// AwaitGone implements api.Backend.
+func (b *backend) AwaitGone(ctx context.Context, h shape.Handle) error {
+	core := b.s.core.Load()
+	if core == nil {
+		return nil
+	}
+	return core.cleaner.AwaitDurable(ctx, h)
+}
+
 // LastSeen implements api.Backend.
 func (b *backend) LastSeen() changes.LSN {
 	core := b.s.core.Load()

@@ -23,7 +23,8 @@ func (c *Cache) Restore(ctx context.Context, rows []status.Row, tables Tables) (
 	if err != nil {
 		return 0, fmt.Errorf("look up the tables of all shapes: %w", err)
 	}
-	for i := range rows {
+	// The newest first: of two shapes of one definition the older was being removed.
+	for i := len(rows) - 1; i >= 0; i-- {
 		e, err := c.restoreOne(&rows[i], now[rows[i].TableOID])
 		if err != nil {
 			c.opts.Logger.InfoContext(ctx, "shape not restored", "handle", rows[i].Handle, "cause", err)
