@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -52,7 +51,7 @@ type fakeConsumer struct {
 func (f *fakeConsumer) Mailbox() chan<- changes.Delivery { return f.mailbox }
 func (f *fakeConsumer) Done() <-chan struct{}            { return f.done }
 
-func (f *fakeConsumer) run(refuse func() bool) {
+func (f *fakeConsumer) run() {
 	defer close(f.done)
 	for {
 		var d changes.Delivery
@@ -62,10 +61,6 @@ func (f *fakeConsumer) run(refuse func() bool) {
 		case d = <-f.mailbox:
 		}
 		if d.Close != 0 {
-			if refuse != nil && refuse() {
-				f.world.c.Refused(f.handle, d.Close)
-				continue
-			}
 			f.world.c.Closed(f.handle, d.Close)
 			return
 		}
@@ -82,8 +77,6 @@ type world struct {
 
 	mu      sync.Mutex
 	got     map[shape.Handle][]uint64 // the key of every change, in the order of arrival
-	started map[shape.Handle]int
-	refuse  func() bool
 	failing map[shape.Handle]bool
 	size    int
 	above   map[uint32][]uint32
@@ -91,7 +84,7 @@ type world struct {
 }
 
 func newWorld(opts collector.Options) *world {
-	w := &world{got: make(map[shape.Handle][]uint64), started: make(map[shape.Handle]int), quit: make(chan struct{}), failing: make(map[shape.Handle]bool), size: 4}
+	w := &world{got: make(map[shape.Handle][]uint64), quit: make(chan struct{}), failing: make(map[shape.Handle]bool), size: 4}
 	opts.OnStalled = func(h shape.Handle) { w.stalled = append(w.stalled, h) }
 	w.c = collector.New(w, w, opts)
 	return w
@@ -115,11 +108,7 @@ func (w *world) note(h shape.Handle, d changes.Delivery) {
 
 func (w *world) start(h shape.Handle) *fakeConsumer {
 	f := &fakeConsumer{handle: h, world: w, mailbox: make(chan changes.Delivery, w.size), done: make(chan struct{})}
-	w.mu.Lock()
-	w.started[h]++
-	refuse := w.refuse
-	w.mu.Unlock()
-	w.wg.Go(func() { f.run(refuse) })
+	w.wg.Go(f.run)
 	return f
 }
 
@@ -292,53 +281,6 @@ func TestAnnouncedAgainAsksForAncestorsAgain(t *testing.T) {
 		require.Equal(t, map[shape.Handle][]uint64{"root": {7, 8, 10}, "leaf": {7, 8, 9, 10}}, w.got)
 		stop()
 	})
-}
-
-// TestSuspensionKeepsOrder drives random traffic at shapes that are suspended and resumed all the time, and sometimes
-// refuse (I8): every shape gets every change once, in order, and when the traffic ends no consumer is left.
-func TestSuspensionKeepsOrder(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rng := rand.New(rand.NewPCG(seed, 1))
-				w := newWorld(collector.Options{SuspendAfter: 40 * time.Millisecond})
-				w.size = 1 + rng.IntN(3)
-				w.refuse = func() bool { w.mu.Lock(); defer w.mu.Unlock(); return rng.IntN(4) == 0 }
-				rels := []*changes.Relation{relation(1, "a"), relation(2, "b"), relation(3, "c")}
-				for i, r := range rels {
-					for j := range 3 {
-						w.c.Restore(shape.Handle(r.Name+strconv.Itoa(j)), definition(table(uint32(i+1), r.Name)))
-					}
-				}
-				in := make(chan changes.Event)
-				stop := w.run(t, in)
-				want := make(map[string][]uint64)
-				for n := range uint64(600) {
-					w.mu.Lock()
-					r, pause := rels[rng.IntN(3)], time.Duration(rng.IntN(60))*time.Millisecond
-					if rng.IntN(3) > 0 {
-						pause = 0
-					}
-					w.mu.Unlock()
-					in <- txn(n+1, r, n)
-					want[r.Name] = append(want[r.Name], n)
-					time.Sleep(pause) //nolint:forbidigo // virtual time
-				}
-				synctest.Wait()
-				require.EqualValues(t, 600, w.c.LastSeen())
-				restarts := 0
-				for _, r := range rels {
-					for j := range 3 {
-						h := shape.Handle(r.Name + strconv.Itoa(j))
-						require.Equal(t, want[r.Name], w.got[h], h)
-						restarts += w.started[h]
-					}
-				}
-				require.Greater(t, restarts, 20, "the run did not suspend anything")
-				stop()
-			})
-		})
-	}
 }
 
 // A consumer that is slow to answer a close request holds the sender up once the buffer is full. It answers in the end, and

@@ -195,13 +195,17 @@ func readRows(enc *shapelog.Encoder, sink snapshot.Sink, n int) error {
 	return nil
 }
 
-// commit sends a transaction that inserts the ids into the table.
-func (w *world) commit(oid uint32, ids ...int) {
-	w.lsn += 10
-	rel := &changes.Relation{
+func relationOf(oid uint32) *changes.Relation {
+	return &changes.Relation{
 		OID: oid, Schema: "public", Name: "t" + strconv.Itoa(int(oid)), Identity: changes.IdentityFull,
 		Columns: []changes.Column{{Name: "id", TypeOID: 23, TypeMod: -1, Key: true}},
 	}
+}
+
+// commit sends a transaction that inserts the ids into the table.
+func (w *world) commit(oid uint32, ids ...int) {
+	w.lsn += 10
+	rel := relationOf(oid)
 	f := &changes.Fragment{Txn: &changes.Txn{CommitLSN: changes.LSN(w.lsn), Xid: changes.Xid(w.lsn)}, First: true, Last: true, EndLSN: changes.LSN(w.lsn + 1)}
 	for i, id := range ids {
 		op := changes.Insert
