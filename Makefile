@@ -50,6 +50,11 @@ test/repeat: need/go need/cc ## Run the race and kill tests COUNT=20 times in a 
 	$(WITH_POSTGRES) go test -race -timeout 60m -count $${COUNT:-20} -failfast \
 		-run '^(TestConcurrentFirstRequests|TestWritesRacingCreation|TestKillUnderLoad)$$' ./integration_test/
 
+.PHONY: soak
+soak: need/go need/cc ## Compare 200 shapes with PostgreSQL for DURATION=30m under random harm; SEED=n repeats a run's choices
+	$(WITH_POSTGRES) env SHAPESERVER_SOAK_DURATION=$${DURATION:-30m} SHAPESERVER_SOAK_SEED=$${SEED:-} \
+		go test -timeout 24h -v -run '^TestSoak$$' $(TESTFLAGS) ./integration_test/
+
 .PHONY: test/fuzz
 test/fuzz: need/go need/cc ## Fuzz each parser for FUZZTIME=30s
 	$(WITH_POSTGRES) scripts/fuzz.sh $(FUZZTIME)

@@ -22,6 +22,14 @@ type Row map[string]*string
 // ascend, offsets that never go back, no insert of a row that is there, no change of one that is not. It is used by one
 // goroutine at a time.
 type Fold struct {
+	// Tolerate, if set, makes other answers a reason to ask again, as Retry does.
+	Tolerate func(code int, body string) bool
+	// ChangesOnly says that the log has no first rows (log=changes_only): Rows then holds what is known of the rows that
+	// changed, and Deleted the keys whose last operation was a delete.
+	ChangesOnly bool
+	Deleted     map[string]bool
+	// Ledger, if set, is where all clients of a server note the handles that are over, so that none comes back.
+	Ledger *HandleLedger
 	// Retry makes network errors and 5xx answers a reason to ask again, until the context ends, instead of an error.
 	Retry bool
 	// OnUpToDate, if set, is called with the rows of every up-to-date; an error is kept as a violation.
@@ -106,7 +114,10 @@ func (f *Fold) step(ctx context.Context, live bool) (upToDate bool, err error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		upToDate, err = f.request(ctx, live)
 		var status *statusError
-		final := err == nil || ctx.Err() != nil || (errors.As(err, &status) && status.code < 500)
+		final := err == nil || ctx.Err() != nil
+		if errors.As(err, &status) && status.code < 500 {
+			final = f.Tolerate == nil || !f.Tolerate(status.code, status.body)
+		}
 		if final || !f.Retry {
 			return upToDate, err
 		}
@@ -132,6 +143,7 @@ func (f *Fold) request(ctx context.Context, live bool) (upToDate bool, err error
 	if err != nil {
 		return false, fmt.Errorf("make request: %w", err)
 	}
+	sent := time.Now()
 	res, err := f.client.Do(req)
 	if err != nil {
 		return false, err
@@ -142,6 +154,11 @@ func (f *Fold) request(ctx context.Context, live bool) (upToDate bool, err error
 		return false, fmt.Errorf("read body: %w", err)
 	}
 	f.Requests++
+	if f.Ledger != nil {
+		if err := f.Ledger.note(f.Handle, f.Offset, res, sent); err != nil {
+			f.violate("%v", err)
+		}
+	}
 	switch res.StatusCode {
 	case http.StatusOK:
 		return f.apply(res.Header, body, live)
@@ -163,7 +180,7 @@ func (f *Fold) refetch(handle string, body []byte) {
 	if handle == "" {
 		handle = f.Handle + "-next" // a URL of its own, or a cache would lead back to the old first page
 	}
-	f.Handle, f.Offset, f.Cursor, f.Rows, f.Chunks = handle, "-1", "", map[string]Row{}, 0
+	f.Handle, f.Offset, f.Cursor, f.Rows, f.Deleted, f.Chunks = handle, "-1", "", map[string]Row{}, nil, 0
 }
 
 // message is one item of a shape's log.
@@ -243,7 +260,12 @@ func (f *Fold) applyMessage(m message) {
 			f.violate("insert of the existing key %s at %s", *m.Key, m.Headers.LSN)
 		}
 		f.Rows[*m.Key] = m.Value
+		delete(f.Deleted, *m.Key)
 	case "update":
+		if !exists && f.ChangesOnly && !f.Deleted[*m.Key] {
+			row, exists = Row{}, true
+			f.Rows[*m.Key] = row
+		}
 		if !exists {
 			f.violate("update of the unknown key %s at %s", *m.Key, m.Headers.LSN)
 			row = Row{}
@@ -251,6 +273,13 @@ func (f *Fold) applyMessage(m message) {
 		}
 		maps.Copy(row, m.Value)
 	case "delete":
+		if f.ChangesOnly {
+			exists = !f.Deleted[*m.Key]
+			if f.Deleted == nil {
+				f.Deleted = map[string]bool{}
+			}
+			f.Deleted[*m.Key] = true
+		}
 		if !exists {
 			f.violate("delete of the unknown key %s at %s", *m.Key, m.Headers.LSN)
 		}

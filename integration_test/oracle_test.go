@@ -37,9 +37,20 @@ func query(t testing.TB, db *pgtest.DB, sql string) selected {
 	defer conn.Close(ctx)
 	_, err = conn.PgConn().Exec(ctx, pinned).ReadAll()
 	require.NoError(t, err)
-	results, err := conn.PgConn().Exec(ctx, sql).ReadAll() // the simple protocol answers in text
+	s, err := queryOn(ctx, conn, sql)
 	require.NoError(t, err, sql)
-	require.Len(t, results, 1)
+	return s
+}
+
+// queryOn asks on a connection whose settings are pinned.
+func queryOn(ctx context.Context, conn *pgx.Conn, sql string) (selected, error) {
+	results, err := conn.PgConn().Exec(ctx, sql).ReadAll() // the simple protocol answers in text
+	if err != nil {
+		return selected{}, err
+	}
+	if len(results) != 1 {
+		return selected{}, fmt.Errorf("%d results of one query", len(results))
+	}
 	s := selected{rows: len(results[0].Rows)}
 	for _, f := range results[0].FieldDescriptions {
 		s.columns = append(s.columns, f.Name)
@@ -57,7 +68,7 @@ func query(t testing.TB, db *pgtest.DB, sql string) selected {
 		rows[fmt.Sprint(i)] = row
 	}
 	s.lines = (&Fold{Rows: rows}).Canonical(s.columns)
-	return s
+	return s, nil
 }
 
 // matches says whether the fold has exactly these rows.
