@@ -29,7 +29,10 @@ func (s *soak) compare(t *testing.T) {
 	_, err = conn.PgConn().Exec(ctx, pinned).ReadAll()
 	require.NoError(t, err)
 	s.events.add("compare")
+	began := time.Now()
+	slowest, of := time.Duration(0), ""
 	for _, c := range s.clients {
+		start := time.Now()
 		if err := s.compareOne(ctx, conn, c); err != nil {
 			s.keepLog(t, c)
 			t.Fatalf("seed %d, round %d: %v\nthe shape: %s, %v, handle %s, offset %s, last tolerated answer: %s\nlatest events:\n%s",
@@ -37,7 +40,11 @@ func (s *soak) compare(t *testing.T) {
 		}
 		s.answers, s.refetched = s.answers+c.Requests, s.refetched+c.Refetched
 		c.Requests, c.Refetched = 0, 0
+		if took := time.Since(start); took > slowest {
+			slowest, of = took, fmt.Sprint(c.shape.params())
+		}
 	}
+	t.Logf("round %d: compared in %s, slowest %s: %s", s.rounds, time.Since(began).Round(time.Millisecond), slowest.Round(time.Millisecond), of)
 }
 
 func (c *soakClient) lastTolerated() string {
