@@ -19,7 +19,7 @@ import (
 )
 
 // modelRuns is how many interleavings TestModel takes.
-const modelRuns = 2000
+const modelRuns = 1000
 
 // TestModel is the model of sender, consumer, suspension and crash (I4, I8) over random interleavings: transactions of one
 // or several fragments, consumers that are slow, refuse, close, or die at any step and are cleaned up some time later,
