@@ -38,7 +38,7 @@ var soakTables = []*soakTable{
 		terms: []string{
 			"n = %d", "n > %d", "n <= %d", "n IN (1, 2, %d)", "n BETWEEN 2 AND %d", "n IS NULL", "n IS DISTINCT FROM %d", "n %% 3 = 1",
 			"s = 's%d'", "s LIKE 's%d%%'", "s ILIKE '%%S%d'", "s < 's%d'", "s IS NOT NULL", "lower(s) = 's%d'", "s || 'x' = 's%dx'",
-			"f", "NOT f", "f IS NOT TRUE", "d > %d.5", "d = %d", "d IN (0.25, %d.50)", "at > '2026-01-0%d'", "%d = ANY(tags)", "tags @> ARRAY[%d]",
+			"f", "NOT f", "f IS NOT TRUE", "d > %d.5", "d = %d", "d IN (0.25, %d.50)", "at > '2026-01-1%d'", "%d = ANY(tags)", "tags @> ARRAY[%d]",
 			"tags IS NULL", "doc->>'k' = '%d'", "doc @> '{\"k\": %d}'", "mood = 'ok'", "mood > 'bad'", "big IS NULL", "big LIKE '%d%%'", "id %% 10 = %d", "id < 4%d",
 			"coalesce(n, 0) = %d", "CASE WHEN f THEN n > %d ELSE n < %d END", "length(s) = 2",
 		},
