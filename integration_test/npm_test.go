@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,7 @@ type npmEvent struct {
 // npmClient is a node process that follows a shape with the npm package @electric-sql/client.
 type npmClient struct {
 	events chan npmEvent // closed when the process has ended
+	in     io.Writer     // subsets to ask for
 	seen   []npmEvent
 	stderr *logBuffer
 }
@@ -57,6 +59,7 @@ func followWithNpm(t *testing.T, base string, params, options map[string]any) *n
 	cmd.Stderr = c.stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
+	c.in = in
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

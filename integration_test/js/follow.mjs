@@ -5,9 +5,12 @@
 //   {"event":"change","operation":"insert","key":…,"value":…}   a change message
 //   {"event":"control","control":"up-to-date"|"must-refetch"}    a control message
 //   {"event":"rows","rows":[…]}                                  the shape as the client sees it, after each batch
+//   {"event":"subset","rows":[…]}                                the shape after a subset that was asked for
 //   {"event":"error","message":…}                                the stream ended
 //
-// It ends when standard input does.
+// A line of standard input is the parameters of a subset to ask for (requestSnapshot): {"where":…,"orderBy":…}. It ends
+// when standard input does.
+import { createInterface } from 'node:readline'
 import { Shape, ShapeStream } from '@electric-sql/client'
 
 const [url, params, options = '{}'] = process.argv.slice(2)
@@ -27,10 +30,17 @@ stream.subscribe((messages) => {
     else print({ event: 'change', operation: m.headers.operation, key: m.key, value: m.value })
   }
 })
-new Shape(stream).subscribe(({ rows }) => print({ event: 'rows', rows }))
+const shape = new Shape(stream)
+shape.subscribe(({ rows }) => print({ event: 'rows', rows }))
 
-process.stdin.resume()
-process.stdin.on('end', () => {
+const lines = createInterface({ input: process.stdin })
+lines.on('line', (line) => {
+  shape.requestSnapshot(JSON.parse(line)).then(
+    () => print({ event: 'subset', rows: shape.currentRows }),
+    (e) => print({ event: 'error', message: String(e) })
+  )
+})
+lines.on('close', () => {
   abort.abort()
   process.exit(0)
 })
