@@ -55,6 +55,10 @@ soak: need/go need/cc ## Compare 200 shapes with PostgreSQL for DURATION=30m und
 	$(WITH_POSTGRES) env SHAPESERVER_SOAK_DURATION=$${DURATION:-30m} SHAPESERVER_SOAK_SEED=$${SEED:-} \
 		go test -timeout 24h -v -run '^TestSoak$$' $(TESTFLAGS) ./integration_test/
 
+.PHONY: test/crash
+test/crash: need/go need/cc ## Fail, stop and kill the server at every step of a shape's life, with 1 and with 200 shapes
+	$(WITH_POSTGRES) env SHAPESERVER_TEST_CRASH=all go test -timeout 90m -failfast -v -run '^TestFailpoints$$' $(TESTFLAGS) ./integration_test/
+
 .PHONY: test/fuzz
 test/fuzz: need/go need/cc ## Fuzz each parser for FUZZTIME=30s
 	$(WITH_POSTGRES) scripts/fuzz.sh $(FUZZTIME)

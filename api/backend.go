@@ -40,6 +40,9 @@ type Backend interface {
 	// Health returns the state without waiting.
 	Health() Health
 
+	// StorageFull reports, without waiting, that the disk has no room for new shapes.
+	StorageFull() bool
+
 	// Table returns the table as the catalogue describes it; fresh asks the database, otherwise an answer that is
 	// some seconds old will do. A table that cannot have shapes gives inspector.ErrUndefinedTable; any other error
 	// means that the database cannot be asked now.

@@ -144,9 +144,10 @@ func invalidSubset(fields shape.FieldErrors, subset map[string]any) *failure {
 	return f
 }
 
-// snapshotFailure is the answer to a snapshot that could not be taken (protocol.md §3.3 and §3.4).
-func snapshotFailure(err error) *failure {
-	f := fromError(err, errInternal)
+// snapshotFailure is the answer to a snapshot that could not be taken (protocol.md §3.3 and §3.4); otherwise is the one for an
+// error that is in no table.
+func snapshotFailure(err error, otherwise failure) *failure {
+	f := fromError(err, otherwise)
 	if _, ok := clientMessage(err); ok && f.status >= http.StatusInternalServerError {
 		if errors.Is(err, snapshot.ErrUnexpected) {
 			f.status = http.StatusInternalServerError // its text stays

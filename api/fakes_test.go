@@ -264,6 +264,7 @@ type fakeBackend struct {
 	asked   int // calls of Table
 
 	health   Health
+	full     bool
 	ready    func(context.Context) error
 	tableErr error
 	create   func(*fakeLog)
@@ -305,6 +306,12 @@ func (b *fakeBackend) Ready(ctx context.Context) error {
 		return b.ready(ctx)
 	}
 	return nil
+}
+
+func (b *fakeBackend) StorageFull() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.full
 }
 
 func (b *fakeBackend) Health() Health {

@@ -169,7 +169,11 @@ func (s *server) health(w http.ResponseWriter, _ *http.Request) {
 		status = http.StatusOK
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(`{"status":"` + string(state) + `"}`))
+	body := `{"status":"` + string(state) + `"`
+	if s.backend.StorageFull() {
+		body += `,"storage":"full"` // not the status: what is there is served on
+	}
+	_, _ = w.Write([]byte(body + "}"))
 }
 
 // preflight answers OPTIONS (protocol.md §1.4). Any list of headers is allowed: a request without credentials gains

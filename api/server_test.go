@@ -66,6 +66,10 @@ func TestHealth(t *testing.T) {
 		require.Equal(t, "no-cache, no-store, must-revalidate", w.Header().Get("cache-control"))
 		require.Equal(t, "application/json; charset=utf-8", w.Header().Get("content-type"))
 	}
+	f.backend.full = true // reads go on, so the status stays
+	w := f.do(t, http.MethodGet, "/v1/health", "")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, `{"status":"active","storage":"full"}`, w.Body.String())
 }
 
 // B184: whatever routes to the shape endpoint is authenticated, in every form of its path.

@@ -3,10 +3,12 @@ package api
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"time"
 
 	"github.com/shapeserver/shapeserver/inspector"
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapecache"
 	"github.com/shapeserver/shapeserver/storage"
@@ -56,6 +58,7 @@ func (s *server) shape(w http.ResponseWriter, r *http.Request) *failure {
 		return s.awaitGone(r.Context(), t.Handle, f)
 	}
 	s.admission.started(permit)
+	failpoint.Hit(failpoint.AnswerBegun)
 	if req.subset != nil {
 		return s.serveSubset(w, r, req, t)
 	}
@@ -186,7 +189,7 @@ func (s *server) define(ctx context.Context, key definitionKey, req *request, ba
 	}
 	sh, err := s.backend.GetOrCreate(ctx, d)
 	if err != nil {
-		return nil, fromError(err, errCreate)
+		return nil, notCreated(err)
 	}
 	return s.remember(key, d, sh), nil
 }
@@ -266,5 +269,21 @@ func (s *server) awaitSnapshot(ctx context.Context, sh *shapecache.Shape) *failu
 	case ctx.Err() != nil:
 		return &errNotReady // the server stops, or the client went away and does not read it
 	}
-	return snapshotFailure(err)
+	return snapshotFailure(err, errInternal)
+}
+
+// notCreated is the failure for an error of GetOrCreate. A definition that is not tried for a while gets the answer of its
+// last try, with the time of the next; the log has had it then.
+func notCreated(err error) *failure {
+	var again *shapecache.FailedError
+	if !errors.As(err, &again) {
+		return fromError(err, errCreate)
+	}
+	f := snapshotFailure(err, errCreate)
+	f.cause = nil
+	if f.status < http.StatusInternalServerError {
+		return f // the clause fails for a row: whoever wrote it has to change it
+	}
+	f.retryAfter = max(f.retryAfter, int(math.Ceil(time.Until(again.RetryAt).Seconds())), 1)
+	return f
 }

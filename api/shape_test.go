@@ -17,6 +17,7 @@ import (
 	"github.com/shapeserver/shapeserver/inspector"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapecache"
+	"github.com/shapeserver/shapeserver/snapshot"
 	"github.com/shapeserver/shapeserver/storage"
 )
 
@@ -190,6 +191,16 @@ func TestNotReady(t *testing.T) {
 			{fmt.Errorf("x: %w", shapecache.ErrNotReady), 503, `{"message":"Timeout waiting for the server to be ready"}`, "5"},
 			{told("Timeout waiting for stack restart"), 503, `{"message":"Timeout waiting for stack restart"}`, "1"},
 			{shapecache.ErrGone, 409, `[{"headers":{"control":"must-refetch"}}]`, ""},
+			{&shapecache.FailedError{Err: told("permission denied"), RetryAt: time.Now().Add(3 * time.Second)}, 503, `{"message":"permission denied"}`, "10"},
+			{&shapecache.FailedError{Err: told("permission denied"), RetryAt: time.Now().Add(20500 * time.Millisecond)}, 503, `{"message":"permission denied"}`, "21"},
+			{
+				&shapecache.FailedError{Err: &snapshot.Error{Message: "odd", Class: snapshot.ErrUnexpected}, RetryAt: time.Now().Add(3 * time.Second)},
+				500, `{"message":"odd"}`, "3",
+			},
+			{
+				&shapecache.FailedError{Err: &snapshot.Error{Message: "changed", Class: snapshot.ErrSchemaChanged}, RetryAt: time.Now().Add(3 * time.Second)},
+				503, `{"message":"Failed to create shape, please retry"}`, "3",
+			},
 		} {
 			f.backend.getErr = tc.err
 			w := f.get(t, "table=items&offset=-1")

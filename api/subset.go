@@ -183,7 +183,7 @@ func (s *server) serveSubset(w http.ResponseWriter, r *http.Request, req *reques
 		}
 		return invalidSubset(nil, map[string]any{refused.Field: []string{refused.Message}})
 	}
-	return snapshotFailure(err)
+	return snapshotFailure(err, errInternal)
 }
 
 // describeSubset sets the headers of a subset (protocol.md §4.1 and §4.3).

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -136,6 +137,7 @@ func (c *Cleaner) Remove(h shape.Handle, reason shape.Reason) {
 	}
 	c.mu.Unlock()
 	c.records.Consumers.Forget(h) // after it is in the queue: whoever does not find the shape can ask AwaitDurable
+	failpoint.Hit(failpoint.RemoveForgotten)
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -268,7 +270,7 @@ func (c *Cleaner) process(ctx context.Context, batch []*removal) {
 		if len(at) == 0 {
 			continue
 		}
-		failed := s.run(ctx, at)
+		failed := s.do(ctx, at)
 		for _, r := range at {
 			err, bad := failed[r.handle]
 			if !bad {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -28,6 +29,9 @@ func (f Findings) LogValue() slog.Value {
 // removed registry first; the registry is therefore looked at last: whatever was listed before and is not in it, is left
 // over.
 func (c *Cleaner) Reconcile(ctx context.Context) (Findings, error) {
+	if err := failpoint.Err(failpoint.ReconcileBegun); err != nil {
+		return Findings{}, err
+	}
 	rows, err := c.records.Status.Handles(ctx)
 	if err != nil {
 		return Findings{}, fmt.Errorf("list status rows: %w", err)
@@ -36,6 +40,9 @@ func (c *Cleaner) Reconcile(ctx context.Context) (Findings, error) {
 	published := c.records.Publications.Handles()
 	logs := c.records.Logs.Handles()
 	orphans := c.records.Consumers.Orphans()
+	if err := failpoint.Err(failpoint.ReconcileListed); err != nil {
+		return Findings{}, err
+	}
 
 	known := make(map[shape.Handle]bool)
 	for _, h := range c.records.Consumers.Handles() {

@@ -3,14 +3,36 @@ package cleaner
 import (
 	"context"
 
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
 // step is one part of a removal. run does it for a batch and returns the errors of those for which it failed. Doing a
 // step again is no error.
 type step struct {
-	name string
-	run  func(ctx context.Context, batch []*removal) map[shape.Handle]error
+	name          string
+	run           func(ctx context.Context, batch []*removal) map[shape.Handle]error
+	before, after failpoint.Point
+}
+
+// do runs the step between its points.
+func (s step) do(ctx context.Context, batch []*removal) map[shape.Handle]error {
+	if err := failpoint.Err(s.before); err != nil {
+		return allFailed(batch, err)
+	}
+	failed := s.run(ctx, batch)
+	if err := failpoint.Err(s.after); err != nil {
+		return allFailed(batch, err)
+	}
+	return failed
+}
+
+func allFailed(batch []*removal, err error) map[shape.Handle]error {
+	failed := make(map[shape.Handle]error, len(batch))
+	for _, r := range batch {
+		failed[r.handle] = err
+	}
+	return failed
 }
 
 // removalSteps lists the steps in their order, which is the design (design.md §3):
@@ -21,11 +43,11 @@ type step struct {
 // removal wakes the clients that wait on it, and they find no trace of the old handle.
 func (c *Cleaner) removalSteps() []step {
 	return []step{
-		{"forget status", c.forgetStatus},
-		{"stop consumer", each(c.stopConsumer)},
-		{"unregister", each(c.unregister)},
-		{"unpublish", each(c.unpublish)},
-		{"delete log", each(c.deleteLog)},
+		{"forget status", c.forgetStatus, failpoint.RemoveRow, failpoint.RemoveRowDone},
+		{"stop consumer", each(c.stopConsumer), failpoint.RemoveConsumer, failpoint.RemoveEnded},
+		{"unregister", each(c.unregister), failpoint.RemoveRoute, failpoint.RemoveRouteDone},
+		{"unpublish", each(c.unpublish), failpoint.RemoveHold, failpoint.RemoveHoldDone},
+		{"delete log", each(c.deleteLog), failpoint.RemoveLog, failpoint.RemoveLogDone},
 	}
 }
 
@@ -51,15 +73,10 @@ func (c *Cleaner) forgetStatus(ctx context.Context, batch []*removal) map[shape.
 		c.records.Consumers.Forget(r.handle)
 		handles[i] = r.handle
 	}
-	err := c.records.Status.Remove(ctx, handles...)
-	if err == nil {
-		return nil
+	if err := c.records.Status.Remove(ctx, handles...); err != nil {
+		return allFailed(batch, err)
 	}
-	failed := make(map[shape.Handle]error, len(batch))
-	for _, h := range handles {
-		failed[h] = err
-	}
-	return failed
+	return nil
 }
 
 func (c *Cleaner) stopConsumer(ctx context.Context, h shape.Handle) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 )
 
 // Durable makes what was appended to logs survive a crash.
@@ -22,15 +23,24 @@ type Durable interface {
 func (c *Collector) RunFlush(ctx context.Context, store Durable, confirm func(changes.LSN)) error {
 	var flushed changes.LSN
 	flush := func(to changes.LSN) error {
+		if err := failpoint.Err(failpoint.FlushBegun); err != nil {
+			return err
+		}
 		if err := store.SetConfirmed(to); err != nil {
 			return fmt.Errorf("record confirmed position: %w", err)
+		}
+		if err := failpoint.Err(failpoint.FlushNoted); err != nil {
+			return err
 		}
 		if err := store.Sync(); err != nil {
 			return fmt.Errorf("sync store: %w", err)
 		}
+		if err := failpoint.Err(failpoint.FlushSynced); err != nil {
+			return err
+		}
 		flushed = to
 		confirm(to)
-		return nil
+		return failpoint.Err(failpoint.FlushConfirmed)
 	}
 	pause := time.NewTimer(0)
 	defer pause.Stop()

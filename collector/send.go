@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -41,7 +42,8 @@ func (c *Collector) send(ctx context.Context, r *route, d changes.Delivery) erro
 
 // drain sends what is buffered for a route that is asleep or awake. r.mu is held.
 func (c *Collector) drain(ctx context.Context, r *route) error {
-	if r.state == asleep {
+	resumed := r.state == asleep
+	if resumed {
 		inbox, err := c.consumers.Resume(r.handle)
 		if err != nil {
 			c.opts.Logger.InfoContext(ctx, "shape not resumed", "handle", r.handle, "error", err)
@@ -62,6 +64,9 @@ func (c *Collector) drain(ctx context.Context, r *route) error {
 		}
 		r.buffer[i] = changes.Delivery{}
 	}
+	if resumed {
+		failpoint.Hit(failpoint.ResumeHanded)
+	}
 	r.buffer = r.buffer[:0]
 	if cap(r.buffer) > 1 {
 		r.buffer = nil
@@ -79,6 +84,7 @@ func (r *route) end() {
 
 // offer sends one delivery, and reports false when the consumer has ended, or did not take it within the stall limit.
 func (c *Collector) offer(ctx context.Context, r *route, d changes.Delivery) (bool, error) {
+	failpoint.Hit(failpoint.DeliverOffer)
 	mailbox, done := r.inbox.Mailbox(), r.inbox.Done()
 	select {
 	case <-done: // first of all: a closed consumer's mailbox may have room
@@ -174,6 +180,7 @@ func (c *Collector) askToClose(r *route, now int64) {
 	select {
 	case r.inbox.Mailbox() <- changes.Delivery{Close: c.tokens}:
 		r.state, r.token, r.answered = closing, c.tokens, make(chan struct{})
+		failpoint.Hit(failpoint.SuspendSent)
 	default: // full: not idle at all
 	}
 }

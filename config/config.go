@@ -36,6 +36,8 @@ type Config struct {
 	ManualTablePublishing bool
 	// PublicationRefreshPeriod is how often the publication is compared with what it should hold.
 	PublicationRefreshPeriod time.Duration
+	// PublicationLinger is how long a table without shapes stays published.
+	PublicationLinger time.Duration
 	// SchemaReconcilePeriod is how often the tables of shapes are compared with the catalogue.
 	SchemaReconcilePeriod time.Duration
 

@@ -138,6 +138,13 @@ var settings = []setting{
 		},
 	},
 	{
+		section: "Replication", name: prefix + "PUBLICATION_LINGER", def: "10s",
+		doc: "How long a table stays in the publication after its last shape went, in case another comes.",
+		at: func(c *Config) value {
+			return durationValue{p: &c.PublicationLinger, lo: time.Millisecond, hi: day}
+		},
+	},
+	{
 		section: "Replication", name: prefix + "SCHEMA_RECONCILER_PERIOD", aliases: []string{"ELECTRIC_TWEAKS_SCHEMA_RECONCILER_PERIOD"}, def: "60s",
 		doc: "How often the tables of shapes are looked up again, to notice what the replication stream does not tell.",
 		at: func(c *Config) value {

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapelog"
 	"github.com/shapeserver/shapeserver/storage"
@@ -190,11 +191,20 @@ func (c *Consumer) Run(ctx context.Context) error {
 				continue
 			}
 			c.unapplied = append(c.unapplied, d.Receipt)
+			if err := failpoint.Err(failpoint.DeliverTaken); err != nil {
+				return err
+			}
 			if err := c.apply(d); err != nil {
+				return err
+			}
+			if err := failpoint.Err(failpoint.DeliverVisible); err != nil {
 				return err
 			}
 			c.unapplied = c.unapplied[:len(c.unapplied)-1]
 			d.Receipt.Applied()
+			if err := failpoint.Err(failpoint.DeliverReceipt); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -215,7 +225,9 @@ func (c *Consumer) tryClose(token changes.Token) bool {
 	if t, ok := c.log.(storage.Trimmer); ok {
 		t.Trim()
 	}
+	failpoint.Hit(failpoint.SuspendAnswer)
 	c.sender.Closed(c.handle, token)
+	failpoint.Hit(failpoint.SuspendSettled)
 	return true
 }
 
@@ -236,6 +248,9 @@ func (c *Consumer) apply(d changes.Delivery) error {
 			return fmt.Errorf("append %d entries at %s: %w", len(entries), d.Txn.CommitLSN, err)
 		}
 		c.conv.appended = true
+		if err := failpoint.Err(failpoint.DeliverAppended); err != nil {
+			return err
+		}
 	}
 	if d.Commit && c.conv.appended {
 		c.conv.appended = false

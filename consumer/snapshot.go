@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapelog"
 	"github.com/shapeserver/shapeserver/snapshot"
@@ -68,7 +69,12 @@ type snapshotSink struct {
 var _ snapshot.Sink = (*snapshotSink)(nil)
 
 // Register implements snapshot.Sink.
-func (s *snapshotSink) Register() error { return s.reg.Register(s.c.handle) }
+func (s *snapshotSink) Register() error {
+	if err := s.reg.Register(s.c.handle); err != nil {
+		return err
+	}
+	return failpoint.Err(failpoint.SnapshotRoute)
+}
 
 // Begin implements snapshot.Sink.
 func (s *snapshotSink) Begin(snap changes.Snapshot, lsn changes.LSN) error {
@@ -81,12 +87,15 @@ func (s *snapshotSink) Begin(snap changes.Snapshot, lsn changes.LSN) error {
 	s.begun = true
 	s.c.seam = seam{snapshot: snap, lsn: lsn}
 	close(s.c.begun)
-	return nil
+	return failpoint.Err(failpoint.SnapshotBegun)
 }
 
 // Row implements snapshot.Sink.
 func (s *snapshotSink) Row(json []byte) error {
 	if err := s.open(); err != nil {
+		return err
+	}
+	if err := failpoint.Err(failpoint.SnapshotRow); err != nil {
 		return err
 	}
 	return s.w.Write(json)
@@ -104,14 +113,20 @@ func (s *snapshotSink) open() error {
 		return err
 	}
 	s.w = w
-	return nil
+	return failpoint.Err(failpoint.SnapshotOpened)
 }
 
 func (s *snapshotSink) finish() error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	return s.w.Finish(shapelog.AppendSnapshotEnd(nil, s.c.seam.snapshot))
+	if err := failpoint.Err(failpoint.SnapshotEnding); err != nil {
+		return err
+	}
+	if err := s.w.Finish(shapelog.AppendSnapshotEnd(nil, s.c.seam.snapshot)); err != nil {
+		return err
+	}
+	return failpoint.Err(failpoint.SnapshotEnded)
 }
 
 func (s *snapshotSink) abort() {

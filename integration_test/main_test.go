@@ -40,14 +40,32 @@ func binary(t testing.TB) string {
 	return path
 }
 
+// failpointBinary returns the path of a binary that can be made to fail, see internal/failpoint.
+func failpointBinary(t testing.TB) string {
+	t.Helper()
+	path, err := buildFailpointBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 var buildBinary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("SHAPESERVER_TEST_BINARY"); path != "" {
 		return path, nil
 	}
+	return build("shapeserver")
+})
+
+var buildFailpointBinary = sync.OnceValues(func() (string, error) {
+	return build("shapeserver-failpoint", "-tags", "failpoint")
+})
+
+func build(name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) //nolint:forbidigo // shared by all tests, so it is bound to none
 	defer cancel()
-	path := filepath.Join(buildDir, "shapeserver")
-	args := []string{"build", "-o", path}
+	path := filepath.Join(buildDir, name)
+	args := append([]string{"build", "-o", path}, flags...)
 	if raceEnabled {
 		args = append(args, "-race")
 	}
@@ -56,4 +74,4 @@ var buildBinary = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("build the server under test: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}

@@ -32,14 +32,23 @@ func query(t testing.TB, db *pgtest.DB, sql string) selected {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	return queries(ctx, t, db, sql)[0]
+}
+
+// queries is query for several questions, on one connection.
+func queries(ctx context.Context, t testing.TB, db *pgtest.DB, sql ...string) []selected {
+	t.Helper()
 	conn, err := pgx.Connect(ctx, db.URL)
 	require.NoError(t, err)
 	defer conn.Close(ctx)
 	_, err = conn.PgConn().Exec(ctx, pinned).ReadAll()
 	require.NoError(t, err)
-	s, err := queryOn(ctx, conn, sql)
-	require.NoError(t, err, sql)
-	return s
+	all := make([]selected, len(sql))
+	for i := range sql {
+		all[i], err = queryOn(ctx, conn, sql[i])
+		require.NoError(t, err, sql[i])
+	}
+	return all
 }
 
 // queryOn asks on a connection whose settings are pinned.
@@ -97,7 +106,12 @@ func (s selected) differences(f *Fold) string {
 // are not within a minute or if the protocol was violated on the way. Nothing may write meanwhile.
 func requireSame(t testing.TB, f *Fold, db *pgtest.DB, sql string) {
 	t.Helper()
-	want := query(t, db, sql)
+	requireBecomes(t, f, query(t, db, sql))
+}
+
+// requireBecomes is requireSame for rows that Postgres has been asked for.
+func requireBecomes(t testing.TB, f *Fold, want selected) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := f.Follow(ctx, func() bool { return f.Err() != nil || want.matches(f) })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/internal/sqltext"
 	"github.com/shapeserver/shapeserver/shape"
 )
@@ -65,7 +66,13 @@ func (m *Manager) publish(ctx context.Context, s *session) error {
 	batch := slices.DeleteFunc(slices.Clone(todo), func(c *change) bool { return c.alone || len(c.identity) > 1 })
 	single := slices.DeleteFunc(todo, func(c *change) bool { return !c.alone && len(c.identity) <= 1 })
 	for part := range slices.Chunk(batch, batchTables) {
-		err := s.transact(ctx, m.statements(part, m.opts.LockTimeout, dropLockTimeout)...)
+		err := failpoint.Err(failpoint.PublishBegun)
+		if err == nil {
+			err = s.transact(ctx, m.statements(part, m.opts.LockTimeout, dropLockTimeout)...)
+		}
+		if err == nil {
+			err = failpoint.Err(failpoint.PublishDone)
+		}
 		switch {
 		case err == nil:
 			for _, c := range part {

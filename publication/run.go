@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/internal/sqltext"
 	"github.com/shapeserver/shapeserver/shape"
 )
@@ -258,7 +259,13 @@ func (m *Manager) unpublish(ctx context.Context, s *session) error {
 		return nil
 	}
 	drop := func(names ...string) error {
-		return s.transact(ctx, setLockTimeout(dropLockTimeout), "ALTER PUBLICATION "+sqltext.Ident(m.name)+" DROP TABLE "+join(names))
+		if err := failpoint.Err(failpoint.UnpublishBegun); err != nil {
+			return err
+		}
+		if err := s.transact(ctx, setLockTimeout(dropLockTimeout), "ALTER PUBLICATION "+sqltext.Ident(m.name)+" DROP TABLE "+join(names)); err != nil {
+			return err
+		}
+		return failpoint.Err(failpoint.UnpublishDone)
 	}
 	if err := drop(names...); err == nil {
 		m.opts.Logger.InfoContext(ctx, "tables unpublished", "publication", m.name, "tables", len(names))

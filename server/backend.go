@@ -85,6 +85,9 @@ func (b *backend) Health() api.Health {
 	return api.HealthStarting
 }
 
+// StorageFull implements api.Backend.
+func (b *backend) StorageFull() bool { return b.s.store.Full() }
+
 // Table implements api.Backend.
 func (b *backend) Table(ctx context.Context, schema, name string, fresh bool) (*shape.Table, error) {
 	age := staleTable

@@ -16,6 +16,16 @@ func (s *Server) registerMetrics() {
 		}))
 	}
 	gauge("shapes", "Shapes that can be served.", func(c *core) float64 { return float64(c.cache.Len()) })
+	gauge("shapes_awake", "Shapes with a running consumer.", func(c *core) float64 { return float64(c.cache.Awake()) })
+	gauge("records_routes", "Shapes that the stream is routed to. As many as shapes, unless some are being made or removed.", func(c *core) float64 { return float64(len(c.collector.Handles())) })
+	gauge("records_publication_holds", "Shapes that hold a table in the publication.", func(c *core) float64 { return float64(len(c.publication.Handles())) })
+	gauge("records_logs", "Logs in the storage folder.", func(*core) float64 { return float64(len(s.store.Handles())) })
+	gauge("storage_full", "1 while the disk has no room for new shapes.", func(*core) float64 {
+		if s.store.Full() {
+			return 1
+		}
+		return 0
+	})
 	gauge("shapes_removing", "Shapes being removed.", func(c *core) float64 { return float64(c.cleaner.Pending()) })
 	gauge("transactions_waiting", "Transactions received and not yet applied by every affected shape.", func(c *core) float64 { return float64(c.collector.Waiting()) })
 	counter := func(name, help string, value func() float64) {

@@ -11,6 +11,7 @@ import (
 	"github.com/shapeserver/shapeserver/cleaner"
 	"github.com/shapeserver/shapeserver/collector"
 	"github.com/shapeserver/shapeserver/inspector"
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/migrations"
 	"github.com/shapeserver/shapeserver/publication"
 	"github.com/shapeserver/shapeserver/replication"
@@ -184,10 +185,13 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 			return nil, err
 		}
 	}
+	if err := failpoint.Err(failpoint.StartClaimed); err != nil {
+		return nil, err
+	}
 	c := &core{info: info}
 	c.status = status.New(s.metadata, claim, status.Options{Logger: s.log})
 	c.publication = publication.New(s.metadata, s.cfg.PublicationName(), publication.Options{
-		Manual: s.cfg.ManualTablePublishing, CheckInterval: s.cfg.PublicationRefreshPeriod, Logger: s.log,
+		Manual: s.cfg.ManualTablePublishing, CheckInterval: s.cfg.PublicationRefreshPeriod, Linger: s.cfg.PublicationLinger, Logger: s.log,
 		OnLost: func(oid uint32, reason shape.Reason) { c.cache.RemoveTable(oid, reason) },
 	})
 	c.cache = shapecache.New(shapecache.Records{
@@ -225,6 +229,9 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 	}
 	if _, err := c.cleaner.Reconcile(ctx); err != nil {
 		return nil, fmt.Errorf("reconcile: %w", err)
+	}
+	if err := failpoint.Err(failpoint.StartReconciled); err != nil {
+		return nil, err
 	}
 	s.log.InfoContext(ctx, "shapes taken up", "restored", restored, "removing", c.cleaner.Pending(), "epoch", claim.Epoch)
 	return c, nil

@@ -63,12 +63,17 @@ type Options struct {
 	Consumer consumer.Options
 	// AwaitMin and AwaitMax bound the pauses of AwaitSnapshotStart. Zero means 50 ms and 1 s.
 	AwaitMin, AwaitMax time.Duration
+	// RetryMin and RetryMax bound how long a definition that could not be made is not tried again: the time doubles with
+	// each failure in a row. It is longer than RetryMax after a try that took long. Zero means 1 s and 30 s.
+	RetryMin, RetryMax time.Duration
 	Logger             *slog.Logger // nil means no logging
 }
 
 func (o Options) withDefaults() Options {
 	o.AwaitMin = cmp.Or(o.AwaitMin, 50*time.Millisecond)
 	o.AwaitMax = cmp.Or(o.AwaitMax, time.Second)
+	o.RetryMin = cmp.Or(o.RetryMin, time.Second)
+	o.RetryMax = cmp.Or(o.RetryMax, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -83,7 +88,7 @@ type Cache struct {
 	router  Router
 	remover Remover
 	started chan struct{}
-	refused refusals
+	failed  failures
 
 	mu         sync.RWMutex
 	ctx        context.Context //nolint:containedctx // the lifetime of the goroutines that requests start
@@ -113,8 +118,10 @@ type entry struct {
 
 // New makes a Cache.
 func New(records Records, opts Options) *Cache {
+	opts = opts.withDefaults()
 	return &Cache{
-		records: records, opts: opts.withDefaults(), started: make(chan struct{}),
+		records: records, opts: opts, started: make(chan struct{}),
+		failed:     failures{first: opts.RetryMin, most: opts.RetryMax, byIdentity: make(map[string]*failed)},
 		byIdentity: make(map[string]*entry), byHandle: make(map[shape.Handle]*entry), leaving: make(map[shape.Handle]*entry),
 	}
 }
@@ -177,7 +184,8 @@ func (c *Cache) Find(def *shape.Definition) (*Shape, bool) {
 
 // GetOrCreate returns the shape of a definition, and makes it when there is none. It waits until the shape has a handle
 // and a log, not for its snapshot. Any number of callers at once make one shape; a caller that leaves does not stop it.
-// It gives ErrNotReady, the context's cause, what went wrong in the making, or a snapshot.ErrWhere of a moment ago.
+// It gives ErrNotReady, the context's cause, what went wrong in the making, or, without trying, a *FailedError for a
+// definition that could not be made a short time ago.
 func (c *Cache) GetOrCreate(ctx context.Context, def *shape.Definition) (*Shape, error) {
 	e, err := c.find(def) //nolint:contextcheck // a creation outlives the request that began it
 	if err != nil {
@@ -212,7 +220,7 @@ func (c *Cache) find(def *shape.Definition) (*entry, error) {
 	if c.ctx == nil {
 		return nil, ErrNotReady
 	}
-	if err := c.refused.of(identity); err != nil {
+	if err := c.failed.refuse(identity, time.Now()); err != nil {
 		return nil, err
 	}
 	e = &entry{handle: shape.NewHandle(def, time.Now()), def: def, identity: identity, made: make(chan struct{})}
@@ -241,6 +249,24 @@ func (c *Cache) Handles() []shape.Handle {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return slices.Collect(maps.Keys(c.byHandle))
+}
+
+// Awake returns how many shapes that can be found have a running consumer.
+func (c *Cache) Awake() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	n := 0
+	for _, e := range c.byHandle {
+		if e.consumer == nil {
+			continue
+		}
+		select {
+		case <-e.consumer.Done():
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 // Len returns how many shapes can be found.

@@ -11,6 +11,7 @@ import (
 	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/collector"
 	"github.com/shapeserver/shapeserver/consumer"
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/status"
 )
@@ -19,8 +20,10 @@ import (
 // order, each named in the records before the next begins. Wherever it stops, cleaner removes what there is: after an
 // error it is told here, after a crash its reconciliation finds it.
 func (c *Cache) create(ctx context.Context, e *entry) {
+	began := time.Now()
 	cons, err := c.make(ctx, e)
 	if err != nil {
+		c.noteFailure(e, err, time.Since(began))
 		e.err = fmt.Errorf("create shape: %w", err)
 		close(e.made)
 		c.opts.Logger.WarnContext(ctx, "shape not created", "handle", e.handle, "table", e.def.Table.Name, "error", err)
@@ -31,22 +34,47 @@ func (c *Cache) create(ctx context.Context, e *entry) {
 	e.consumer = cons // before made, so that whoever stops the shape finds it
 	c.mu.Unlock()
 	close(e.made)
+	failpoint.Hit(failpoint.CreateAnnounced)
 	e.noted = time.Now().UnixNano()
 	e.used.Store(e.noted)
 	c.opts.Logger.InfoContext(ctx, "shape created", "handle", e.handle, "schema", e.def.Table.Schema, "table", e.def.Table.Name)
-	c.supervise(ctx, cons, func() error { return c.snapshot(ctx, e, cons) })
+	c.supervise(ctx, cons, func() error {
+		err := guard(func() error { return c.snapshot(ctx, e, cons) })
+		if err != nil {
+			c.noteFailure(e, err, time.Since(began))
+		} else {
+			c.failed.forget(e.identity)
+		}
+		return err
+	})
+}
+
+// noteFailure remembers, before anybody is told, that a definition could not be made. An end that was meant is none.
+func (c *Cache) noteFailure(e *entry, err error, took time.Duration) {
+	if _, failed := ReasonOf(err); failed && !errors.Is(err, context.Canceled) {
+		c.failed.note(e.identity, err, took, time.Now())
+	}
 }
 
 // make does the part of a creation that a first request waits for: one round trip to Postgres, shared with other
 // creations, and a log.
 func (c *Cache) make(ctx context.Context, e *entry) (cons *consumer.Consumer, err error) {
 	err = guard(func() error {
+		if err := failpoint.Err(failpoint.CreateBegun); err != nil {
+			return err
+		}
 		if err := c.records.Status.Put(ctx, status.RowOf(e.handle, e.def, time.Now())); err != nil {
 			return fmt.Errorf("write status row: %w", err)
+		}
+		if err := failpoint.Err(failpoint.CreateRow); err != nil {
+			return err
 		}
 		log, err := c.records.Logs.Create(e.handle)
 		if err != nil {
 			return fmt.Errorf("create log: %w", err)
+		}
+		if err := failpoint.Err(failpoint.CreateLog); err != nil {
+			return err
 		}
 		e.shape = &Shape{Handle: e.handle, Definition: e.def, Log: log, entry: e}
 		cons = consumer.New(e.handle, e.def, log, c.router, c.opts.Consumer)
@@ -60,11 +88,14 @@ func (c *Cache) snapshot(ctx context.Context, e *entry, cons *consumer.Consumer)
 	if err := c.records.Publications.Acquire(ctx, e.handle, e.def.Table); err != nil {
 		return fmt.Errorf("publish table: %w", err)
 	}
+	if err := failpoint.Err(failpoint.CreatePublished); err != nil {
+		return err
+	}
 	if err := cons.RunSnapshot(ctx, c.records.Snapshots, registrar{c.router, e.def, cons}); err != nil {
-		c.refused.note(e.identity, err)
 		return err
 	}
 	c.records.Status.Completed(e.handle, time.Now())
+	failpoint.Hit(failpoint.CreateCompleted)
 	return nil
 }
 
@@ -137,8 +168,20 @@ func guard(f func() error) (err error) {
 }
 
 // Resume starts the consumer of a suspended shape. It implements collector.Consumers, and is called with a lock of the
-// collector held: it must not call the collector.
+// collector held: it must not call the collector. A shape that cannot be resumed is removed, because it gets no change any
+// more; one that is being removed, or whose server stops, is left to those who do that.
 func (c *Cache) Resume(h shape.Handle) (collector.Inbox, error) {
+	inbox, err := c.resume(h)
+	if err != nil && !errors.Is(err, ErrNotReady) {
+		c.remover.Remove(h, shape.ReasonConsumerDied)
+	}
+	return inbox, err
+}
+
+func (c *Cache) resume(h shape.Handle) (collector.Inbox, error) {
+	if err := failpoint.Err(failpoint.ResumeBegun); err != nil {
+		return nil, err
+	}
 	c.mu.RLock()
 	e := c.byHandle[h]
 	c.mu.RUnlock()
@@ -163,5 +206,6 @@ func (c *Cache) Resume(h shape.Handle) (collector.Inbox, error) {
 		defer cancel(nil)
 		c.supervise(ctx, cons, nil)
 	})
+	failpoint.Hit(failpoint.ResumeStarted)
 	return cons, nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/status"
 	"github.com/shapeserver/shapeserver/storage"
@@ -33,6 +34,9 @@ func (c *Cache) Restore(ctx context.Context, rows []status.Row, tables Tables) (
 		}
 		c.router.Restore(e.handle, e.def)
 		c.records.Publications.Restore(e.handle, e.def.Table)
+		if err := failpoint.Err(failpoint.StartRestored); err != nil {
+			return restored, err
+		}
 		restored++
 	}
 	return restored, nil

@@ -62,7 +62,8 @@ func newWorld(t *testing.T, suspendAfter time.Duration) *world {
 	store, err := logstore.Open("store", logstore.Options{FS: vfs.NewMem()})
 	require.NoError(t, err)
 	w := &world{t: t, store: store, events: make(chan changes.Event), rows: make(map[shape.Handle]bool), holds: make(map[shape.Handle]bool)}
-	w.cache = shapecache.New(shapecache.Records{Status: w, Logs: store, Publications: (*publications)(w), Snapshots: (*snapshots)(w)}, shapecache.Options{})
+	w.cache = shapecache.New(shapecache.Records{Status: w, Logs: store, Publications: (*publications)(w), Snapshots: (*snapshots)(w)},
+		shapecache.Options{RetryMin: 50 * time.Millisecond, RetryMax: 200 * time.Millisecond})
 	w.collector = collector.New(w.cache, w, collector.Options{SuspendAfter: suspendAfter, FlushInterval: time.Millisecond})
 	w.cleaner = cleaner.New(cleaner.Records{
 		Status: w, Consumers: w.cache, Router: w.collector, Publications: (*publications)(w), Logs: store,
@@ -244,8 +245,16 @@ func (w *world) clean(kept ...shape.Handle) {
 // ready makes a shape and waits for its snapshot.
 func (w *world) ready(def *shape.Definition) *shapecache.Shape {
 	w.t.Helper()
-	s, err := w.cache.GetOrCreate(w.t.Context(), def)
-	require.NoError(w.t, err)
+	var s *shapecache.Shape
+	require.Eventually(w.t, func() bool {
+		var err error
+		s, err = w.cache.GetOrCreate(w.t.Context(), def)
+		var failed *shapecache.FailedError
+		if !errors.As(err, &failed) { // a failure of before is waited for
+			require.NoError(w.t, err)
+		}
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
 	require.NoError(w.t, w.cache.AwaitSnapshotStart(w.t.Context(), s))
 	require.Eventually(w.t, func() bool { st, _ := s.Log.State(); return st.Phase == storage.SnapshotComplete }, 10*time.Second, time.Millisecond)
 	return s

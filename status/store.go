@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -204,6 +205,9 @@ const fence = `WITH fence AS (SELECT 1 FROM shapeserver.streams WHERE stream_id 
 
 // roundTrip writes a batch in one transaction and one round trip.
 func (s *Store) roundTrip(ctx context.Context, batch []*write) error {
+	if err := failpoint.Err(failpoint.StatusWriting); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
 	var puts []Row
@@ -244,7 +248,10 @@ func (s *Store) roundTrip(ctx context.Context, batch []*write) error {
 	if len(removes) > 0 {
 		b.Queue(fence+`DELETE FROM shapeserver.shapes s USING fence WHERE s.handle = ANY ($3::text[]) AND s.stream_id = $1`, id, epoch, removes)
 	}
-	return s.send(ctx, b)
+	if err := s.send(ctx, b); err != nil {
+		return err
+	}
+	return failpoint.Err(failpoint.StatusWritten)
 }
 
 // asJSON renders rows for json_to_recordset.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
 )
 
@@ -37,6 +38,9 @@ func (s *Store) deleteGarbage(ctx context.Context, ids []uint64) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if err := failpoint.Err(failpoint.GarbageBegun); err != nil {
+			return err
+		}
 		for _, id := range part {
 			name := strconv.FormatUint(id, 16)
 			dir := s.path(filesName, "0000000000000000"[len(name):]+name)
@@ -46,6 +50,9 @@ func (s *Store) deleteGarbage(ctx context.Context, ids []uint64) error {
 			if err := s.fs.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("delete files: %w", err)
 			}
+		}
+		if err := failpoint.Err(failpoint.GarbageFiles); err != nil {
+			return err
 		}
 		if err := s.deleteKeys(part); err != nil {
 			return err

@@ -60,11 +60,20 @@ var (
 	ErrVersion = errors.New("storage directory has another format version")
 	// ErrDiskFull reports that less than the reserve is left on the disk. The log takes no more and should be
 	// removed; others go on, and everything works again once there is room.
-	ErrDiskFull = errors.New("disk is nearly full")
+	ErrDiskFull error = diskFullError{}
 	// ErrBroken reports that the disk failed in a way that leaves unknown what is written. Nothing more can be
 	// written; the process should end, and the next start recovers.
 	ErrBroken = errors.New("storage is broken")
 )
+
+// diskFullError is ErrDiskFull.
+type diskFullError struct{}
+
+// Error implements error.
+func (diskFullError) Error() string { return "disk is nearly full" }
+
+// ClientMessage is what a client is told, with a 503.
+func (diskFullError) ClientMessage() string { return "The server's storage is full" }
 
 const (
 	ioBytes    = 64 << 10  // buffers between the disk and whatever else

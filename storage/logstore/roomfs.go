@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,9 +19,14 @@ type roomFS struct {
 
 	log     *slog.Logger
 	closing <-chan struct{}
+
+	logged atomic.Int64 // when it was last said that the disk is full, in unix nanoseconds
 }
 
-const roomRetry = 250 * time.Millisecond
+const (
+	roomRetry = 250 * time.Millisecond
+	roomWords = time.Minute // between two lines in the log
+)
 
 // Create implements vfs.FS.
 func (fs *roomFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -50,7 +56,9 @@ func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is
 
 // wait waits a little, and reports whether to try again then.
 func (fs *roomFS) wait(name string) bool {
-	fs.log.Error("disk is full", "path", name)
+	if last, now := fs.logged.Load(), time.Now().UnixNano(); now-last >= int64(roomWords) && fs.logged.CompareAndSwap(last, now) {
+		fs.log.Error("disk is full: writes wait until there is room; free some, or enlarge the file system", "path", name)
+	}
 	t := time.NewTimer(roomRetry)
 	defer t.Stop()
 	select {

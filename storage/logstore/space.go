@@ -57,6 +57,9 @@ func (s *space) memTable(bytes int) uint64 {
 	return uint64(max(min(int64(bytes), s.total/64), 1<<20)) //nolint:gosec // not negative
 }
 
+// Full reports that the disk has no room for new snapshots.
+func (s *Store) Full() bool { return s.space.snapshots(0) != nil }
+
 // snapshots says whether n bytes of a snapshot or a sealed chunk may be written.
 func (s *space) snapshots(n int) error { return s.ask(n, s.reserve) }
 
