@@ -63,6 +63,10 @@ test/crash: need/go need/cc ## Fail, stop and kill the server at every step of a
 test/fuzz: need/go need/cc ## Fuzz each parser for FUZZTIME=30s
 	$(WITH_POSTGRES) scripts/fuzz.sh $(FUZZTIME)
 
+.PHONY: soak/where
+soak/where: need/go need/cc ## Compare where clauses with PostgreSQL for DURATION=10m, or PAIRS=n; also PG=17, LOCALE=en_US.UTF-8, SEED=n
+	scripts/soak-where.sh
+
 .PHONY: bench
 bench: build ## Run the benchmarks and print their table
 	go run ./bench

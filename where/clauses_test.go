@@ -1,14 +1,28 @@
 package where_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/shapeserver/shapeserver/internal/pgtest"
 )
 
-var clauseCount = flag.Int("where.clauses", 2500, "how many random clauses TestClausesAgreeWithPostgres tries")
+var (
+	clauseCount = flag.Int("where.clauses", 2500, "how many random clauses TestClausesAgreeWithPostgres tries")
+	pairs       = flag.Int("where.pairs", 0, "how many pairs of a clause and a row it compares, instead of -where.clauses")
+	duration    = flag.Duration("where.duration", 0, "how long it goes on, instead of -where.clauses")
+	locale      = flag.String("where.locale", "", `the locale of its database: "" is the tests' own, "en_US.UTF-8" one of libc, "icu en-US" one of ICU`)
+)
 
 // generator writes random clauses over the oracle's table, most of which type-check.
 type generator struct {
@@ -111,18 +125,101 @@ func (g *generator) clause(depth int) string {
 	}
 }
 
-// TestClausesAgreeWithPostgres evaluates random clauses here and in Postgres for every row. -where.clauses makes a
-// soak of it.
+// TestClausesAgreeWithPostgres evaluates random clauses here and in Postgres for every row. -where.clauses, -where.pairs
+// and -where.duration make a soak of it, which ends at the first difference.
 func TestClausesAgreeWithPostgres(t *testing.T) {
-	o := newOracle(t, 5, 80)
 	t.Logf("-where.seed=%d", *sampleSeed)
-	g := &generator{rand.New(rand.NewPCG(*sampleSeed, 2)), o.kinds}
-	for tried := 0; tried < *clauseCount && !t.Failed(); tried += 500 {
-		exprs := make([]string, 500)
-		for i := range exprs {
-			exprs[i] = g.clause(3)
+	g := &generator{rand.New(rand.NewPCG(*sampleSeed, 2)), kinds()}
+	began := time.Now()
+	compared, tried := 0, 0
+	more := func() bool {
+		switch {
+		case t.Failed():
+			return false
+		case *pairs > 0:
+			return compared < *pairs
+		case *duration > 0:
+			return time.Since(began) < *duration
+		default:
+			return tried < *clauseCount
 		}
-		o.check(t, exprs)
 	}
-	o.report(t)
+	for round := uint64(0); more(); round++ {
+		pool, problem := localised(t, *locale)
+		if problem != "" {
+			t.Fatal(problem)
+		}
+		o := newOracleOn(t, pool, *sampleSeed+round, 80) // new rows each time
+		before := compared
+		for left := 10_000; left > 0 && more(); left -= 500 {
+			exprs := make([]string, 500)
+			for i := range exprs {
+				exprs[i] = g.clause(3)
+			}
+			o.check(t, exprs)
+			tried += len(exprs)
+			compared = before + o.compared
+		}
+		o.report(t)
+		if *pairs > 0 || *duration > 0 {
+			fmt.Fprintf(os.Stderr, "where: %d pairs compared, %d differences, seed %d, %v\n", compared, o.differences, *sampleSeed, time.Since(began).Round(time.Second))
+		}
+	}
+}
+
+// In databases of other locales every clause is evaluated as Postgres does, or refused.
+func TestClausesAgreeInOtherLocales(t *testing.T) {
+	for _, name := range []string{"en_US.UTF-8", "icu en-US", "icu tr-TR", "C"} {
+		t.Run(name, func(t *testing.T) {
+			pool, problem := localised(t, name)
+			if problem != "" {
+				t.Skip(problem)
+			}
+			o := newOracleOn(t, pool, *sampleSeed, 40)
+			g := &generator{rand.New(rand.NewPCG(*sampleSeed, 4)), o.kinds}
+			var exprs []string
+			for range 300 {
+				exprs = append(exprs, g.clause(2))
+			}
+			for _, text := range []string{"c_text", "c_varchar", "c_name", "c_bpchar", "c_mail", "c_textc"} {
+				for _, v := range []string{"b", "É", "i", "ß", "ss", "e\u0301"} {
+					for _, f := range []string{"%s = '%s'", "%s < '%s'", "%s >= '%s'", "lower(%s) = '%s'", "upper(%s) = '%s'", "%s LIKE '%s%%'", "%s ILIKE '%s%%'", "%s IN ('%s', 'x')", "greatest(%s, '%s')", "initcap(%s) = '%s'", "%s ~* '%s'", "position('%[2]s' in %[1]s)"} {
+						exprs = append(exprs, fmt.Sprintf(f, text, v))
+					}
+				}
+			}
+			o.check(t, exprs)
+			o.report(t)
+			require.Positive(t, o.compared)
+		})
+	}
+}
+
+// localised returns a new database of a locale, or of the tests' own when name is empty: "en_US.UTF-8" is one of libc,
+// "icu en-US" one of ICU. It returns what is missing when the server cannot have it.
+func localised(t testing.TB, name string) (pool *pgxpool.Pool, problem string) {
+	t.Helper()
+	db := pgtest.New(t)
+	if name == "" {
+		return db.Pool(t), ""
+	}
+	options := "LOCALE '" + name + "'"
+	if icu, ok := strings.CutPrefix(name, "icu "); ok {
+		options = "LOCALE_PROVIDER icu ICU_LOCALE '" + icu + "' LOCALE 'C'"
+	}
+	ctx, admin, other := t.Context(), db.Pool(t), db.Name+"_l"
+	if _, err := admin.Exec(ctx, "CREATE DATABASE "+other+" ENCODING 'UTF8' "+options+" TEMPLATE template0"); err != nil {
+		return nil, fmt.Sprintf("no database of locale %s: %v (with Debian: apt-get install locales; localedef -i en_US -f UTF-8 en_US.UTF-8, before the server starts)", name, err)
+	}
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	require.NoError(t, err)
+	cfg.ConnConfig.Database = other
+	pool, err = pgxpool.NewWithConfig(ctx, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		pool.Close()
+		_, err := admin.Exec(context.WithoutCancel(ctx), "DROP DATABASE "+other+" WITH (FORCE)")
+		assert.NoError(t, err)
+	})
+	return pool, ""
 }
