@@ -79,7 +79,9 @@ func TestNpmSubsets(t *testing.T) {
 }
 
 // subsetWriter writes random transactions, some of which stay open for a while, until stop is closed.
-func subsetWriter(ctx context.Context, db *pgtest.DB, seed uint64, stop <-chan struct{}) error {
+func subsetWriter(t *testing.T, db *pgtest.DB, seed uint64, stop <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable
 	conn, err := pgx.Connect(ctx, db.URL)
 	if err != nil {
@@ -129,8 +131,6 @@ func TestNpmSubsetsConverge(t *testing.T) {
 	db.Exec(t, fmt.Sprintf(`CREATE TABLE items (id int PRIMARY KEY, title text, n int);
 		INSERT INTO items SELECT i, 'first', i %% 5 FROM generate_series(1, %d) i`, subsetRows))
 	srv := startServer(t, db)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
 	for i, options := range []map[string]any{
 		{"log": "changes_only"},
 		{"log": "changes_only", "offset": "now", "subsetMethod": "POST"},
@@ -140,7 +140,7 @@ func TestNpmSubsetsConverge(t *testing.T) {
 			stop := make(chan struct{})
 			var wg sync.WaitGroup
 			for w := range uint64(3) {
-				wg.Go(func() { assert.NoError(t, subsetWriter(ctx, db, uint64(i)*10+w, stop)) }) //nolint:gosec // small
+				wg.Go(func() { assert.NoError(t, subsetWriter(t, db, uint64(i)*10+w, stop)) }) //nolint:gosec // small
 			}
 			c := followWithNpm(t, srv.url, map[string]any{"table": "items"}, options)
 			const page = 20
