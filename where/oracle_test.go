@@ -28,7 +28,7 @@ type oracle struct {
 	rows  []changes.Row
 	kinds []kind
 
-	compared, accepted, refused, differences int
+	compared, accepted, refused, differences, spared int
 
 	version int // Postgres's major
 
@@ -299,6 +299,12 @@ func (o *oracle) same(t testing.TB, v *where.Value, text string, r int, want, re
 	if got == "FAILED" && want == rendered && o.version >= 17 && strings.Contains(v.SQL+o.show(r, text), "infinity") {
 		return true // since Postgres 17 there are infinite intervals, which fail here as before 17 (docs/where.md)
 	}
+	if want == "FAILED" && got == rendered {
+		// Folding took away what would have failed, as the comparison of a row whose first member is compared with NULL.
+		// Snapshots use the rendered clause, so they agree with the stream.
+		o.spared++
+		return true
+	}
 	if got != want || rendered != want {
 		o.differences++
 		t.Errorf("%s\n rendered %s\n row %d (%s)\n here %q, in Postgres %q, rendered in Postgres %q%s", text, v.SQL, r, o.show(r, text), got, want, rendered, o.smallest(t, text, r))
@@ -319,7 +325,7 @@ func (o *oracle) show(r int, text string) string {
 
 func (o *oracle) report(t testing.TB) {
 	t.Helper()
-	t.Logf("%d expressions accepted, %d refused, %d values compared", o.accepted, o.refused, o.compared)
+	t.Logf("%d expressions accepted, %d refused, %d values compared, %d of them fail in Postgres as written only", o.accepted, o.refused, o.compared, o.spared)
 }
 
 func quote(s string) string { return "'" + s + "'" }
