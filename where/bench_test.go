@@ -22,6 +22,7 @@ var benchClauses = []struct{ name, text string }{
 	{"like-prefix", "t LIKE 'The quick%'"},
 	{"like-infix", "t LIKE '%fox%over%'"},
 	{"like-underscore", "t LIKE '%b_own%'"},
+	{"regex", `t ~ '^The (quick|slow) [^ ]+n'`},
 	{"ilike-32", "t ILIKE '%FOX%OVER%'"},
 	{"uuid=", "g = 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"},
 	{"enum=", "m = 'ok'"},

@@ -130,6 +130,7 @@ func init() {
 	}
 	registerCasts()
 	registerText()
+	registerRegex()
 	registerMath()
 	registerArrays()
 	registerJSON()

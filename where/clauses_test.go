@@ -102,7 +102,9 @@ func (g *generator) clause(depth int) string {
 	}
 	k := g.kind()
 	a := g.scalar(k, depth)
-	switch g.IntN(10) {
+	switch g.IntN(11) {
+	case 10:
+		return fmt.Sprintf("(%s %s %s)", a, g.pick("~", "~*", "!~", "!~*", "SIMILAR TO"), g.pick("'a'", "'^a|b$'", `'[a-c]+\d?'`, "'É'", "'^.{1,3}$'", "'(ab|c)*'"))
 	case 0:
 		return fmt.Sprintf("(%s IS %sNULL)", a, g.pick("", "NOT "))
 	case 1:

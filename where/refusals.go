@@ -22,6 +22,9 @@ func init() {
 	for _, key := range []string{"age(timestamp without time zone)", "age(timestamp with time zone)"} {
 		refusals[key] = "it depends on the current date; give it two arguments"
 	}
+	for _, key := range []string{"textregexsubstr", "textregexreplace_noopt", "textregexreplace", "textregexreplace_extended", "textregexreplace_extended_no_flags", "textregexreplace_extended_no_occurrence", "regexp_match_no_flags", "regexp_match", "regexp_substr_no_start", "regexp_instr_no_start", "regexp_count_no_start", "regexp_like"} {
+		refusals[key] = "whether a regular expression matches is known here, not where, nor with flags; use ~ or ~*"
+	}
 	for _, key := range []string{"width_bucket_float8", "width_bucket_numeric"} {
 		refusals[key] = "its rounding differs between releases of Postgres; write a CASE"
 	}
