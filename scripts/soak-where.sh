@@ -7,7 +7,7 @@
 # that of the tests. SEED repeats a run.
 set -euo pipefail
 
-args=()
+args=(-where.rows=200)
 if [ -n "${PAIRS:-}" ]; then
   args+=("-where.pairs=$PAIRS")
 else
