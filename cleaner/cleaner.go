@@ -73,6 +73,8 @@ type Options struct {
 	// ReasonOf says why a consumer that ended with this cause must be removed; ok is false for an end that was meant.
 	// Nil takes every end for a failure.
 	ReasonOf func(cause error) (reason shape.Reason, ok bool)
+	// OnFound is told what a reconciliation found, if it was anything.
+	OnFound func(Findings)
 	// OnRemoved is told of every finished removal, from Run's goroutine.
 	OnRemoved func(h shape.Handle, reason shape.Reason, took time.Duration)
 	Logger    *slog.Logger // nil means no logging
@@ -85,6 +87,9 @@ func (o Options) withDefaults() Options {
 	o.ReconcileInterval = cmp.Or(o.ReconcileInterval, time.Minute)
 	if o.ReasonOf == nil {
 		o.ReasonOf = func(error) (shape.Reason, bool) { return shape.ReasonConsumerDied, true }
+	}
+	if o.OnFound == nil {
+		o.OnFound = func(Findings) {}
 	}
 	if o.OnRemoved == nil {
 		o.OnRemoved = func(shape.Handle, shape.Reason, time.Duration) {}
@@ -220,10 +225,8 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		case <-c.wake:
 		case <-retry.C:
 		case <-reconcile.C:
-			if found, err := c.Reconcile(ctx); err != nil {
+			if _, err := c.Reconcile(ctx); err != nil {
 				c.opts.Logger.WarnContext(ctx, "reconciliation failed, trying again later", "error", err)
-			} else if found != (Findings{}) {
-				c.opts.Logger.WarnContext(ctx, "records disagreed", "findings", found)
 			}
 		}
 		next := c.work(ctx)

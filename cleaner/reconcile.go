@@ -76,5 +76,9 @@ func (c *Cleaner) Reconcile(ctx context.Context) (Findings, error) {
 			c.Remove(h, shape.ReasonConsumerDied)
 		}
 	}
+	if f != (Findings{}) {
+		c.opts.Logger.WarnContext(ctx, "records disagreed, removing what no shape owns", "findings", f)
+		c.opts.OnFound(f)
+	}
 	return f, nil
 }

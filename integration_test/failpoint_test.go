@@ -99,7 +99,7 @@ func (a *arena) play(t *testing.T, shapes int, orders ...order) {
 	for i := range sql {
 		sql[i] = fmt.Sprintf("SELECT * FROM %s WHERE k = %d", table, i)
 	}
-	for i, want := range queries(t.Context(), t, a.db, sql...) {
+	for i, want := range queries(t, a.db, sql...) {
 		f := c.folds[i]
 		requireBecomes(t, f, want)
 		if i%67 == 0 {

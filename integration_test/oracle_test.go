@@ -30,14 +30,14 @@ type selected struct {
 // query asks Postgres, the oracle of these tests, for rows as text.
 func query(t testing.TB, db *pgtest.DB, sql string) selected {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return queries(ctx, t, db, sql)[0]
+	return queries(t, db, sql)[0]
 }
 
 // queries is query for several questions, on one connection.
-func queries(ctx context.Context, t testing.TB, db *pgtest.DB, sql ...string) []selected {
+func queries(t testing.TB, db *pgtest.DB, sql ...string) []selected {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	conn, err := pgx.Connect(ctx, db.URL)
 	require.NoError(t, err)
 	defer conn.Close(ctx)

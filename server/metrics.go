@@ -2,7 +2,30 @@ package server
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/shapeserver/shapeserver/cleaner"
 )
+
+// countRemovals registers what is counted from the start on.
+func (s *Server) countRemovals() {
+	s.found = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "shapeserver", Name: "reconciled_total",
+		Help: "Records of shapes that nobody owned any more, by kind, found by comparing them and removed.",
+	}, []string{"kind"})
+	s.removed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "shapeserver", Name: "shapes_removed_total", Help: "Shapes removed, by reason.",
+	}, []string{"reason"})
+	s.opts.Registry.MustRegister(s.found, s.removed)
+	s.countFindings(cleaner.Findings{}) // so that each kind is there from the beginning
+}
+
+func (s *Server) countFindings(f cleaner.Findings) {
+	for kind, n := range map[string]int{
+		"status_row": f.StatusRows, "route": f.Routes, "publication_hold": f.Publications, "log": f.Logs, "dead_consumer": f.Consumers,
+	} {
+		s.found.WithLabelValues(kind).Add(float64(n))
+	}
+}
 
 // registerMetrics registers what the server as a whole can tell. The packages register their own.
 func (s *Server) registerMetrics() {

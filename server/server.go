@@ -49,7 +49,9 @@ type Server struct {
 	subsets  *snapshot.Reader
 	stream   *replication.Stream
 	tables   *inspector.Inspector
-	core     notify.Var[*core] // the parts of the session that serves shapes; nil while there is none
+	found    *prometheus.CounterVec // by kind: what reconciliations found
+	removed  *prometheus.CounterVec // by reason: shapes removed
+	core     notify.Var[*core]      // the parts of the session that serves shapes; nil while there is none
 
 	// waitingFor says what a session waits for before its stream connects; nil for nothing.
 	waitingFor atomic.Pointer[string]
@@ -90,6 +92,7 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Server, err 
 	if s.stream, err = s.newStream(); err != nil {
 		return nil, err
 	}
+	s.countRemovals()
 	s.tables = inspector.New(s.metadata, inspector.Options{Logger: s.log})
 	return s, nil
 }

@@ -208,8 +208,9 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 	c.cleaner = cleaner.New(cleaner.Records{
 		Status: c.status, Consumers: c.cache, Router: c.collector, Publications: c.publication, Logs: s.store,
 	}, cleaner.Options{
-		ReconcileInterval: s.cfg.ReconcilePeriod, ReasonOf: shapecache.ReasonOf, Logger: s.log,
+		ReconcileInterval: s.cfg.ReconcilePeriod, ReasonOf: shapecache.ReasonOf, OnFound: s.countFindings, Logger: s.log,
 		OnRemoved: func(_ shape.Handle, reason shape.Reason, _ time.Duration) {
+			s.removed.WithLabelValues(string(reason)).Inc()
 			// The publication takes the table for ready, and the next shape on it would end in the same way.
 			if reason == shape.ReasonIdentityLost {
 				c.publication.CheckSoon()

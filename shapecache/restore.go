@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/shapeserver/shapeserver/internal/failpoint"
 	"github.com/shapeserver/shapeserver/shape"
@@ -36,6 +37,9 @@ func (c *Cache) Restore(ctx context.Context, rows []status.Row, tables Tables) (
 		c.records.Publications.Restore(e.handle, e.def.Table)
 		if err := failpoint.Err(failpoint.StartRestored); err != nil {
 			return restored, err
+		}
+		if !rows[i].Active { // its snapshot was complete, and the note of that was lost with the last run
+			c.records.Status.Completed(e.handle, time.Now())
 		}
 		restored++
 	}

@@ -24,6 +24,8 @@ type Row struct {
 	Log          shape.LogMode `json:"log_mode"`
 	CreatedAt    time.Time     `json:"created_at"`
 	LastUsedAt   time.Time     `json:"-"` // set by List
+	// Active is set by List: Completed was written.
+	Active bool `json:"-"`
 }
 
 // RowOf makes the row of a new shape.

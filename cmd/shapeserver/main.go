@@ -69,6 +69,7 @@ func commands() []command {
 		{"serve", "serve a database: needs DATABASE_URL and SHAPESERVER_SECRET", program.serve},
 		{"dev", "start a private Postgres with a demo table, and serve it", program.dev},
 		{"migrate", "up, down or version: the schema that the server keeps in the database", program.migrate},
+		{"doctor", "compare what is recorded of every shape, and repair it with --fix", program.doctor},
 		{"config", "check the settings for serve, and print them and where each came from", program.config},
 		{"healthcheck", "ask the server on this machine for its health; exit code 0 if it is well", program.healthcheck},
 		{"version", "print the version", program.version},
@@ -120,6 +121,8 @@ func (p program) help(_ context.Context, args []string) error {
 		say(p.stdout, "%s", devHelp)
 	case args[0] == "migrate":
 		say(p.stdout, "%s", migrateHelp)
+	case args[0] == "doctor":
+		say(p.stdout, "%s", doctorHelp)
 	default:
 		p.usage(p.stdout)
 	}

@@ -33,7 +33,7 @@ var layers = [][]string{
 	2: {"shape"},
 	3: {"inspector", "replication", "publication", "status", "storage", "internal/pgtest"},
 	4: {"snapshot", "storage/logstore", "storage/storagetest", "internal/pgtest/cmd/pgserver"},
-	5: {"consumer", "collector", "cleaner"},
+	5: {"consumer", "collector", "cleaner", "doctor"},
 	6: {"shapecache"},
 	7: {"api"},
 	8: {"server", "devserver"},
