@@ -73,31 +73,6 @@ func (c *checker) typeName(t *pg.TypeName) (*typ, int32, error) {
 	return to, typmod, nil
 }
 
-// typmod reads a type's modifier in Postgres's encoding, -1 for none.
-func (c *checker) typmod(t *pg.TypeName, to *typ) (int32, error) {
-	mods := t.GetTypmods()
-	if len(mods) == 0 {
-		return -1, nil
-	}
-	refuse := errorAt(local(t.GetLocation()), "type modifiers of %s are not supported", to)
-	n := mods[0].GetAConst()
-	if n == nil || len(mods) > 1 {
-		return -1, refuse
-	}
-	switch length := n.GetIval().GetIval(); to.oid {
-	case oidVarchar, oidBpchar:
-		if length < 1 || length > 10_485_760 {
-			return -1, errorAt(local(t.GetLocation()), "length for type %s must be between 1 and 10485760", to)
-		}
-		return length + varHeader, nil
-	default:
-		return -1, refuse
-	}
-}
-
-// varHeader is what Postgres adds to the length in the modifier of varchar and char (VARHDRSZ).
-const varHeader = 4
-
 // common is the common type of the branches of a construct.
 func (c *checker) common(nodes []*node, construct string, loc int) (*typ, error) {
 	types := make([]*typ, len(nodes))

@@ -1,7 +1,6 @@
 package where
 
 import (
-	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -201,10 +200,7 @@ func typeSQL(t *typ, typmod int32) string {
 	if t.is(oidChar) {
 		return `"char"`
 	}
-	if typmod >= 0 {
-		return name + "(" + strconv.Itoa(int(typmod-varHeader)) + ")"
-	}
-	return name
+	return name + typmodSQL(t, typmod)
 }
 
 // quoteLiteral quotes a text so that it means the same whatever standard_conforming_strings is.

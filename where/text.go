@@ -5,6 +5,7 @@ import (
 	"crypto/md5" //nolint:gosec // md5() is a function of the language, not a safeguard
 	"encoding/hex"
 	"math"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -127,8 +128,32 @@ func registerText() {
 		r, _ := utf8.DecodeRune(v.b)
 		return intValue(int64(r))
 	}})
+	register("bit_length(text)", &builtin{f1: func(v value) value { return intValue(int64(len(v.b)) * 8) }})
+	register("chr", &builtin{f1: chr})
+	register("to_hex32", &builtin{f1: func(v value) value { return bytesValue(strconv.AppendUint(nil, uint64(uint32(v.i)), 16)) }}) //nolint:gosec // the bits are what is wanted
+	register("to_hex64", &builtin{f1: func(v value) value { return bytesValue(strconv.AppendUint(nil, uint64(v.i), 16)) }})         //nolint:gosec // as above
+	register("quote_literal", &builtin{f1: func(v value) value { return bytesValue([]byte(quoted(string(v.b)))) }})
+	registerPadding()
+	registerBytea()
 	register("varchar", nil2("varchar"))
 	register("bpchar", nil2("bpchar"))
+}
+
+// chr is the character of a code point; 0, which no text holds, surrogates and what is beyond Unicode fail.
+func chr(v value) value {
+	if v.i <= 0 || v.i > unicode.MaxRune || !utf8.ValidRune(rune(v.i)) {
+		return failedValue
+	}
+	return bytesValue(utf8.AppendRune(nil, rune(v.i)))
+}
+
+// quoted is quote_literal(): with an E in front when there is a backslash.
+func quoted(s string) string {
+	q := "'" + strings.NewReplacer("'", "''", `\`, `\\`).Replace(s) + "'"
+	if strings.Contains(s, `\`) {
+		return "E" + q
+	}
+	return q
 }
 
 // nil2 stands for the length coercions of pg_cast, which no resolution leads to: typmods are applied by applyTypmod.
@@ -387,26 +412,5 @@ func buildAnyConcat(n *node) eval {
 			}
 			return bytesValue(out)
 		}, args[0](row), args[1](row))
-	}
-}
-
-// applyTypmod fits a value to a type's modifier. An explicit cast cuts what is too long; otherwise only blanks may go.
-func applyTypmod(v value, t *typ, typmod int32, explicit bool) value {
-	n := int64(typmod - varHeader)
-	switch t.baseType().oid {
-	case oidVarchar, oidBpchar:
-		end := charOffset(v.b, n)
-		if len(bytes.TrimRight(v.b[end:], " ")) > 0 && !explicit {
-			return failedValue
-		}
-		v.b = v.b[:end]
-		if t.baseType().is(oidBpchar) {
-			if short := n - int64(utf8.RuneCount(v.b)); short > 0 {
-				v.b = append(bytes.Clone(v.b), bytes.Repeat([]byte{' '}, int(short))...)
-			}
-		}
-		return v
-	default:
-		return failedValue
 	}
 }
