@@ -81,6 +81,9 @@ func encode(query string) string {
 func do(req *http.Request) *response {
 	ctx, cancel := context.WithTimeout(req.Context(), time.Minute)
 	defer cancel()
+	if req.Header.Get("Accept-Encoding") == "" {
+		req.Header.Set("Accept-Encoding", "identity") // the reference was asked so, and an etag tells the encoding
+	}
 	began := time.Now()
 	res, err := http.DefaultClient.Do(req.WithContext(ctx))
 	if err != nil {
