@@ -11,9 +11,12 @@
 // A line of standard input is the parameters of a subset to ask for (requestSnapshot): {"where":…,"orderBy":…}. It ends
 // when standard input does.
 import { createInterface } from 'node:readline'
-import { Shape, ShapeStream } from '@electric-sql/client'
+import { Shape, ShapeStream, snakeCamelMapper } from '@electric-sql/client'
 
-const [url, params, options = '{}'] = process.argv.slice(2)
+const [url, params, optionsText = '{}'] = process.argv.slice(2)
+// "columnMapper": true stands for a function, which JSON cannot carry.
+const { columnMapper, ...options } = JSON.parse(optionsText)
+if (columnMapper) options.columnMapper = snakeCamelMapper()
 const print = (o) => process.stdout.write(JSON.stringify(o, (_, v) => (typeof v === 'bigint' ? v.toString() : v)) + '\n')
 
 const abort = new AbortController()
@@ -22,7 +25,7 @@ const stream = new ShapeStream({
   params: JSON.parse(params),
   signal: abort.signal,
   onError: (e) => print({ event: 'error', message: String(e) }),
-  ...JSON.parse(options),
+  ...options,
 })
 stream.subscribe((messages) => {
   for (const m of messages) {
