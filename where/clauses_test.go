@@ -189,11 +189,11 @@ func TestClausesAgreeWithPostgres(t *testing.T) {
 			o.check(t, exprs)
 			tried += len(exprs)
 			compared = before + o.compared
+			if *pairs > 0 || *duration > 0 {
+				fmt.Fprintf(os.Stderr, "where: %d pairs compared, %d differences, seed %d, %v\n", compared, o.differences, *sampleSeed, time.Since(began).Round(time.Second))
+			}
 		}
 		o.report(t)
-		if *pairs > 0 || *duration > 0 {
-			fmt.Fprintf(os.Stderr, "where: %d pairs compared, %d differences, seed %d, %v\n", compared, o.differences, *sampleSeed, time.Since(began).Round(time.Second))
-		}
 	}
 }
 
