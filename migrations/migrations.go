@@ -80,7 +80,7 @@ func look(ctx context.Context, conn *pgx.Conn) (state, error) {
 	row := conn.QueryRow(ctx, `
 SELECT coalesce(obj_description(n.oid, 'pg_namespace'), ''), has_schema_privilege(n.oid, 'USAGE') AND NOT EXISTS (
   SELECT 1 FROM pg_catalog.pg_class c CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
-  WHERE c.relnamespace = n.oid AND c.relname IN ('shapes', 'streams') AND NOT has_table_privilege(c.oid, privilege))
+  WHERE c.relnamespace = n.oid AND c.relname IN ('shapes', 'streams', 'partitions') AND NOT has_table_privilege(c.oid, privilege))
 FROM pg_catalog.pg_namespace n WHERE n.nspname = $1::text`, pgx.QueryExecModeExec, Schema)
 	var comment string
 	st := state{usable: true}

@@ -34,6 +34,8 @@ type Options struct {
 	// with other partitions than it had: shapes on it may have missed changes and must be removed. It runs on Run's goroutine and must not block; it
 	// may call Release. Nil ignores it.
 	OnLost func(oid uint32, reason shape.Reason)
+	// Memory keeps the partitions of tables over restarts. Nil means that changes of them meanwhile go unnoticed.
+	Memory Memory
 	// Logger takes what is worth knowing; nil discards it.
 	Logger *slog.Logger
 }
@@ -58,7 +60,8 @@ type Manager struct {
 	opts Options
 	wake chan struct{} // capacity 1: something changed, Run looks again
 
-	hurry bool // Run's own: the next check comes soon, something is left to do
+	hurry    bool // Run's own: the next check comes soon, something is left to do
+	recalled bool // Run's own: the tables that were restored know which partitions they had
 
 	mu      sync.Mutex
 	tables  map[uint32]*table
@@ -84,13 +87,14 @@ const (
 
 // table is one table's state, guarded by Manager.mu.
 type table struct {
-	oid     uint32
-	name    tableName // as the newest shape.Table has it
-	refs    int
-	phase   phase
-	waiters []chan error // each with room for one
-	drop    time.Time    // when to drop it; meaningful while refs is 0
-	lastErr error        // why the last try failed
+	oid         uint32
+	partitioned bool      // as last seen
+	name        tableName // as the newest shape.Table has it
+	refs        int
+	phase       phase
+	waiters     []chan error // each with room for one
+	drop        time.Time    // when to drop it; meaningful while refs is 0
+	lastErr     error        // why the last try failed
 
 	// What Run needs on the way to ready.
 	tries     int
@@ -100,6 +104,7 @@ type table struct {
 	relations []uint32          // itself and its partitions, as last seen
 	full      map[uint32]bool   // which of them had REPLICA IDENTITY FULL then
 	attached  map[uint32]string // since which transaction each was in the tree then; nil before the first look
+	saved     map[uint32]string // what Memory has of attached
 	writers   *writers          // whom the barrier waits for; nil before the first look
 }
 

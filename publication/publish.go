@@ -304,6 +304,9 @@ func (t *table) seenLocked(relations []relation) {
 	t.full = make(map[uint32]bool, len(relations))
 	t.attached = make(map[uint32]string, len(relations))
 	for _, r := range relations {
+		if r.OID == r.Root {
+			t.partitioned = r.Kind == "p"
+		}
 		t.relations = append(t.relations, r.OID)
 		t.full[r.OID] = r.full()
 		t.attached[r.OID] = r.Attached

@@ -153,6 +153,9 @@ func (m *Manager) pass(ctx context.Context, nextCheck time.Time) (checked bool, 
 	defer conn.Release()
 	s := &session{conn: conn.Conn(), pub: m.name}
 	if check {
+		if err := m.recall(ctx); err != nil {
+			return false, err
+		}
 		if err := m.check(ctx, s); err != nil {
 			return false, err
 		}
@@ -163,7 +166,7 @@ func (m *Manager) pass(ctx context.Context, nextCheck time.Time) (checked bool, 
 		m.checks = m.checks[len(checks):]
 		m.mu.Unlock()
 	}
-	for _, step := range []func(context.Context, *session) error{m.publish, m.awaitWriters, m.refresh, m.unpublish} {
+	for _, step := range []func(context.Context, *session) error{m.publish, m.remember, m.awaitWriters, m.refresh, m.unpublish} {
 		if err := step(ctx, s); err != nil {
 			return check, err
 		}

@@ -191,7 +191,7 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 	c := &core{info: info}
 	c.status = status.New(s.metadata, claim, status.Options{Logger: s.log})
 	c.publication = publication.New(s.metadata, s.cfg.PublicationName(), publication.Options{
-		Manual: s.cfg.ManualTablePublishing, CheckInterval: s.cfg.PublicationRefreshPeriod, Linger: s.cfg.PublicationLinger, Logger: s.log,
+		Manual: s.cfg.ManualTablePublishing, CheckInterval: s.cfg.PublicationRefreshPeriod, Linger: s.cfg.PublicationLinger, Memory: c.status, Logger: s.log,
 		OnLost: func(oid uint32, reason shape.Reason) { c.cache.RemoveTable(oid, reason) },
 	})
 	c.cache = shapecache.New(shapecache.Records{
