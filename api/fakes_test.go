@@ -268,6 +268,7 @@ type fakeBackend struct {
 	ready    func(context.Context) error
 	tableErr error
 	create   func(*fakeLog)
+	rows     func(*shape.Definition) []string // of a shape, instead of what create makes
 	getErr   error
 	await    func(context.Context, *shapecache.Shape) error
 	subset   func(context.Context, snapshot.Subset, SubsetSink) error
@@ -366,7 +367,12 @@ func (b *fakeBackend) GetOrCreate(_ context.Context, d *shape.Definition) (*shap
 	}
 	h := shape.NewHandle(d, time.Now())
 	l := newFakeLog(h)
-	b.create(l)
+	if b.rows != nil {
+		l.snapshot(true, b.rows(d)...)
+		l.commit(false, "600_0")
+	} else {
+		b.create(l)
+	}
 	s := &shapecache.Shape{Handle: h, Definition: d, Log: l}
 	b.shapes[h] = s
 	b.created++
