@@ -28,10 +28,10 @@ type server struct {
 	clock     clock
 }
 
-// New returns the handler of the whole HTTP port: /, /v1/health and /v1/shape in all its path forms; everything else is
-// 404. The handler streams, waits and sets write deadlines itself, so its http.Server should have no WriteTimeout, but
-// a ReadHeaderTimeout and an IdleTimeout. It expects request contexts to end when the server stops: live requests then
-// end as at their timeout.
+// New returns the handler of the whole HTTP port: /, /openapi.json, /v1/health and /v1/shape in all its path forms;
+// everything else is 404. The handler streams, waits and sets write deadlines itself, so its http.Server should have no
+// WriteTimeout, but a ReadHeaderTimeout and an IdleTimeout. It expects request contexts to end when the server stops: live
+// requests then end as at their timeout.
 func New(backend Backend, opts Options) http.Handler { return newServer(backend, opts).routes() }
 
 func newServer(backend Backend, opts Options) *server {
@@ -50,7 +50,10 @@ func newServer(backend Backend, opts Options) *server {
 	}
 }
 
-func (s *server) routes() http.Handler {
+// routes returns the handler of the whole port.
+func (s *server) routes() http.Handler { return s.outermost(s.router()) }
+
+func (s *server) router() chi.Router {
 	router := chi.NewRouter()
 	router.Use(canonicalPath)
 	router.NotFound(s.notFound)
@@ -59,11 +62,13 @@ func (s *server) routes() http.Handler {
 	router.Head("/", s.root)
 	router.Get("/v1/health", s.health)
 	router.Head("/v1/health", s.health)
+	router.Get("/openapi.json", s.openapi)
+	router.Head("/openapi.json", s.openapi)
 	router.Options("/v1/shape", s.preflight)
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
 		router.Method(method, "/v1/shape", s.failing(s.shape))
 	}
-	return s.outermost(router)
+	return router
 }
 
 // canonicalPath lets chi route on the decoded segments of the path, empty ones left out, so that /v1/shape/, //v1/shape
