@@ -58,6 +58,8 @@ type Config struct {
 	SSELifetime, SSEKeepalive time.Duration
 	// CacheMaxAge and CacheStaleAge are whole seconds.
 	CacheMaxAge, CacheStaleAge time.Duration
+	// HTTP2Cleartext is whether HTTP/2 without TLS is taken beside HTTP/1.1.
+	HTTP2Cleartext bool
 	// Compression is whether bodies are compressed for clients that accept it.
 	Compression bool
 	// BodyCacheBytes is how much memory bodies take that are kept because several clients want the same.

@@ -229,6 +229,11 @@ var settings = []setting{
 		},
 	},
 	{
+		section: "HTTP", name: prefix + "HTTP2_CLEARTEXT", def: "false",
+		doc: "Take HTTP/2 without TLS (h2c, by prior knowledge) beside HTTP/1.1 on the same port, for proxies that speak it: all their requests on one connection.",
+		at:  func(c *Config) value { return boolValue{&c.HTTP2Cleartext} },
+	},
+	{
 		section: "HTTP", name: prefix + "COMPRESSION", def: "true",
 		doc: "Compress bodies with zstd or gzip for clients that accept it. Event streams, and what is below 1 KiB, are never compressed.",
 		at:  func(c *Config) value { return boolValue{&c.Compression} },

@@ -160,12 +160,21 @@ func (s *Server) dropSlot(ctx context.Context) error {
 	return nil
 }
 
+// maxStreams is how many requests one HTTP/2 connection may have open. They are bounded all together by admission control;
+// a proxy has all its clients' long polls on a few connections.
+const maxStreams = 1000
+
 // serveHTTP serves the API. When ctx ends, requests that wait are ended, and what is being sent may finish.
 func (s *Server) serveHTTP(ctx context.Context) error {
 	requests, endRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endRequests(errStopping)
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(s.cfg.HTTP2Cleartext)
 	srv := &http.Server{
 		Handler:           api.New(&backend{s}, s.apiOptions()),
+		Protocols:         &protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ReadHeaderTimeout: s.cfg.TCPReadTimeout,
 		IdleTimeout:       s.cfg.TCPReadTimeout,
 		MaxHeaderBytes:    1 << 20,
