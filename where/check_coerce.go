@@ -45,7 +45,7 @@ func (c *checker) coerce(n *node, to *typ, ctx castContext, typmod int32, loc in
 	if to.collatable {
 		cast.coll = n.coll
 		if cast.coll.strength == collNone {
-			cast.coll = collation{collDefault, c.scope.Default}
+			cast.coll = c.ofType(to)
 		}
 	}
 	return cast, nil
@@ -78,7 +78,7 @@ func (c *checker) literal(n *node, to *typ, typmod int32) (*node, error) {
 	}
 	k := &node{kind: nodeConst, typ: to, loc: n.loc}
 	if to.collatable {
-		k.coll = collation{collDefault, c.scope.Default}
+		k.coll = c.ofType(to)
 	}
 	if n.param != 0 {
 		if was, ok := c.paramTypes[n.param]; ok && was.oid != to.oid {

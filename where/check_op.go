@@ -173,7 +173,7 @@ func (c *checker) call(kind nodeKind, cand candidate, args []*node, loc int) (*n
 	}
 	n.coll = in
 	if n.typ.collatable && in.strength == collNone {
-		n.coll = collation{collDefault, c.scope.Default}
+		n.coll = c.ofType(n.typ)
 	}
 	if b.check != nil {
 		if err := b.check(n); err != nil {

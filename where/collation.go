@@ -39,6 +39,18 @@ func (c collation) merge(o collation) (collation, bool) {
 	}
 }
 
+// ofType is the collation of a value of a collatable type that has no other: C for name, whatever the database's is.
+func (c *checker) ofType(t *typ) collation {
+	if t = t.baseType(); t.kind == KindArray {
+		t = t.elem
+	}
+	if t.is(oidName) {
+		coll, _ := collationNamed("C")
+		return collation{collImplicit, coll}
+	}
+	return collation{collDefault, c.scope.Default}
+}
+
 // bytewise reports whether the collation orders UTF-8 text by its bytes. C and POSIX do by definition, C.UTF-8 of
 // libc and of the builtin provider by code point, which in UTF-8 is the same.
 func (c Collation) bytewise() bool {

@@ -28,7 +28,7 @@ func fold(n *node) (*node, error) {
 	if !all && !nullByNull(n) {
 		return n, nil
 	}
-	if n.coll.strength == collExplicit && n.typ.collatable {
+	if n.typ.collatable && n.coll.strength == collExplicit || all && losesCollation(n) {
 		return n, nil // its value alone would lose the collation
 	}
 	v := nullValue
@@ -43,6 +43,18 @@ func fold(n *node) (*node, error) {
 		k.literal = outputBoolWord(v)
 	}
 	return k, nil
+}
+
+// losesCollation reports whether a constant of n's type would have another collation than n: constants of type name have
+// C, which they hand on, those of other types the database's.
+func losesCollation(n *node) bool {
+	if !n.typ.collatable {
+		return false
+	}
+	if n.typ.is(oidName) {
+		return n.coll.strength != collImplicit
+	}
+	return n.coll.strength == collImplicit
 }
 
 // foldJunction leaves out of an AND what is true, and makes it false when one of its sides is; the same for OR the

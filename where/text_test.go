@@ -59,6 +59,10 @@ func TestTextsAgreeWithPostgres(t *testing.T) {
 		}
 	}
 	exprs = append(exprs, "c_num2::numeric(4,1) = 1.5", "c_ints::numeric(4,1)[]", "c_tss::timestamp(0)[]", "CAST(c_float8 AS numeric(6,3))", "CAST(c_text AS varchar(2)) = 'a'")
+	// Of type name, constants have the collation C, and what was text before keeps the text's.
+	for _, name := range []string{"'é'::name", "('é'::text)::name", "c_text::name", "c_name", "('É' || c_text)::name", "'É'::name::text"} {
+		exprs = append(exprs, fmt.Sprintf("upper(%s)", name), fmt.Sprintf("lower(%s || c_text)", name), fmt.Sprintf("%s ~* 'É'", name), fmt.Sprintf("%s ILIKE 'É%%'", name), fmt.Sprintf("upper(coalesce(%s, 'é'))", name))
+	}
 	o.checkSome(t, exprs)
 	o.report(t)
 }
