@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -134,16 +135,20 @@ func (s *server) serveSubset(w http.ResponseWriter, r *http.Request, req *reques
 		end = shapelog.SnapshotChunk(0)
 	}
 	body := &subsetBody{
-		w: w, silent: r.Method == http.MethodHead,
+		w: w, encoders: s.encoders, silent: r.Method == http.MethodHead,
 		mark: rand.Int32N(math.MaxInt32), //nolint:gosec // tells subsets apart, guards nothing
-		head: func() error {
+		head: func(c coding) error {
 			if st, _ := t.Log.State(); st.Err != nil {
 				return st.Err // the client would go on in a log that is gone
 			}
-			describeSubset(w.Header(), t, end)
+			s.describeSubset(w.Header(), t, end, c)
 			return nil
 		},
 	}
+	if !s.opts.NoCompression {
+		body.coding = negotiate(r.Header["Accept-Encoding"]).best
+	}
+	defer body.release()
 	body.buf = buffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // the pool holds nothing else
 	defer func() {
 		if body.buf.Cap() <= 2*subsetBuffer { // one huge row makes one huge buffer
@@ -187,20 +192,29 @@ func (s *server) serveSubset(w http.ResponseWriter, r *http.Request, req *reques
 }
 
 // describeSubset sets the headers of a subset (protocol.md §4.1 and §4.3).
-func describeSubset(h http.Header, t *target, end shapelog.Offset) {
+func (s *server) describeSubset(h http.Header, t *target, end shapelog.Offset, c coding) {
 	h["Electric-Handle"] = []string{string(t.Handle)}
 	h["Electric-Offset"] = []string{end.String()}
 	h["Electric-Schema"] = []string{t.schema}
 	h["Electric-Snapshot"] = trueText
 	h["Cache-Control"] = noCache
+	if !s.opts.NoCompression {
+		h["Vary"] = varyEncoding
+	}
+	if c != identity {
+		h["Content-Encoding"] = contentEncodings[c]
+	}
 }
 
 // subsetBody writes {"metadata":…,"data":[…]}. It is a SubsetSink.
 type subsetBody struct {
-	w      http.ResponseWriter
-	head   func() error // sets the headers, or says why there can be no answer
-	silent bool         // HEAD: only the headers are sent
-	mark   int32
+	w        http.ResponseWriter
+	head     func(coding) error // sets the headers, or says why there can be no answer
+	silent   bool               // HEAD: only the headers are sent
+	mark     int32
+	encoders *encoders
+	coding   coding  // what the client takes; from sent on, what it gets
+	enc      encoder // of a response that is sent as it comes, nil when that is not compressed
 
 	buf   *bytes.Buffer
 	begun bool // the metadata is in buf
@@ -230,31 +244,83 @@ func (b *subsetBody) Row(json []byte) error {
 	if b.buf.Len() < subsetBuffer {
 		return nil
 	}
+	if !b.sent {
+		if err := b.stream(); err != nil {
+			return err
+		}
+	}
 	return b.flush()
 }
 
-// flush sends what is in the buffer, after the header.
-func (b *subsetBody) flush() error {
-	if !b.sent {
-		if err := b.head(); err != nil {
-			return err
+// stream begins a response that is sent as it comes, compressed if an encoder is free.
+func (b *subsetBody) stream() error {
+	if b.coding != identity {
+		if b.enc = b.encoders.stream(b.coding, b.w); b.enc == nil {
+			b.coding = identity
 		}
-		b.sent = true
-		b.w.WriteHeader(http.StatusOK)
+	}
+	return b.begin()
+}
+
+// begin sends the header.
+func (b *subsetBody) begin() error {
+	if err := b.head(b.coding); err != nil {
+		return err
+	}
+	b.sent = true
+	b.w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// flush sends what is in the buffer.
+func (b *subsetBody) flush() error {
+	to := io.Writer(b.w)
+	if b.enc != nil {
+		to = b.enc
 	}
 	var err error
 	if !b.silent {
-		_, err = b.w.Write(b.buf.Bytes())
+		_, err = to.Write(b.buf.Bytes())
 	}
 	b.buf.Reset()
 	return err
 }
 
-// end sends the rest.
+// end sends the rest, which may be all of it.
 func (b *subsetBody) end() error {
 	b.buf.WriteString("]}")
-	if !b.sent {
-		b.w.Header()["Content-Length"] = []string{strconv.Itoa(b.buf.Len())}
+	if b.sent {
+		err := b.flush()
+		if err == nil && b.enc != nil && !b.silent {
+			err = b.enc.Close()
+		}
+		return err
 	}
-	return b.flush()
+	body := b.buf.Bytes()
+	if b.coding == identity || len(body) < minCompressed {
+		b.coding = identity
+	} else {
+		var out bytes.Buffer
+		if err := b.encoders.whole(b.coding, &out, func(w io.Writer) error { _, err := w.Write(body); return err }); err != nil {
+			return err
+		}
+		body = out.Bytes()
+	}
+	b.w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if err := b.begin(); err != nil {
+		delete(b.w.Header(), "Content-Length")
+		return err
+	}
+	if b.silent {
+		return nil
+	}
+	_, err := b.w.Write(body)
+	return err
+}
+
+// release gives the encoder back.
+func (b *subsetBody) release() {
+	if b.enc != nil {
+		b.encoders.endStream(b.coding, b.enc)
+	}
 }

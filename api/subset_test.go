@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -404,6 +406,42 @@ func TestBigSubsetIsStreamed(t *testing.T) {
 		require.Equal(t, fmt.Sprint(i), d.Key)
 		require.Equal(t, a.Metadata.SnapshotMark, d.Headers.SnapshotMark)
 	}
+}
+
+// Subsets are compressed as other bodies are: whole ones of some size, and big ones as they are sent.
+func TestSubsetsAreCompressed(t *testing.T) {
+	f := newFront(t, Options{})
+	h, _ := f.shape(t)
+	target := "table=items&offset=0_0&handle=" + string(h) + "&subset__where=done"
+	for _, rows := range []int{0, 100, 20_000} {
+		f.backend.subset = func(_ context.Context, _ snapshot.Subset, to SubsetSink) error {
+			return sendSubset(to, slices.Repeat([]string{`{"key":"k","headers":{"operation":"insert"}}`}, rows)...)
+		}
+		for _, accept := range []string{"", "gzip", "zstd"} {
+			w := f.get(t, target, "Accept-Encoding", accept)
+			require.Equal(t, http.StatusOK, w.Code)
+			want := accept
+			if rows == 0 {
+				want = ""
+			}
+			require.Equal(t, want, w.Header().Get("content-encoding"), rows)
+			require.Equal(t, "accept-encoding", w.Header().Get("vary"))
+			if rows <= 100 {
+				require.Equal(t, strconv.Itoa(w.Body.Len()), w.Header().Get("content-length"))
+			}
+			var a subsetAnswer
+			require.NoError(t, json.Unmarshal(decoded(t, w.Header(), w.Body.Bytes()), &a))
+			require.Len(t, a.Data, rows)
+
+			head := f.do(t, http.MethodHead, "/v1/shape?"+target, "", "Accept-Encoding", accept)
+			require.Equal(t, want, head.Header().Get("content-encoding"))
+			require.Empty(t, head.Body.String())
+		}
+	}
+	plain := newFront(t, Options{NoCompression: true})
+	w := plain.get(t, "table=items&offset=-1&subset__where=done", "Accept-Encoding", "gzip")
+	readSubset(t, w)
+	require.Empty(t, w.Header().Get("vary"))
 }
 
 // A client that goes away ends the query, and is counted.
