@@ -99,12 +99,6 @@ func (p *arrayParser) signed() (int, bool) {
 	return int(n), ok && n >= math.MinInt32 && n <= math.MaxInt32
 }
 
-func (p *arrayParser) blanks() {
-	for strings.IndexByte(" \t\n\v\f\r", p.peek()) >= 0 && !p.done() {
-		p.pos++
-	}
-}
-
 // level reads one brace list at the given depth.
 func (p *arrayParser) level(depth int) bool {
 	p.blanks()

@@ -6,6 +6,8 @@ import "math"
 type builtin struct {
 	needs collNeed
 	check func(*node) error // refuses arguments for which the result could not be exact
+	// checkFolded is check for what only the values of constant arguments show; not all arguments are constant then.
+	checkFolded func(*node) error
 
 	order   order                // a comparison operator
 	compare func(a, b value) int // of a comparison; nil takes the order of the arguments' type
@@ -134,6 +136,10 @@ func init() {
 	registerMath()
 	registerArrays()
 	registerJSON()
+	registerInet()
+	registerMacaddr()
+	registerRanges()
+	registerSmallTypes()
 }
 
 func needFor(o order) collNeed {

@@ -66,12 +66,8 @@ func loadCatalog(tsv string) (*catalog, error) {
 		switch {
 		case f[0] == "t" && len(f) == 10:
 			err = c.addType(f, elems)
-		case f[0] == "r" && len(f) == 3:
-			var r, sub uint32
-			if r, err = parseOID(f[1]); err == nil {
-				sub, err = parseOID(f[2])
-				c.types[r].sub = c.types[sub]
-			}
+		case f[0] == "r" && len(f) == 4:
+			err = c.addRange(f)
 		case f[0] == "c" && len(f) == 7:
 			var from, to uint32
 			if from, err = parseOID(f[1]); err == nil {
@@ -124,6 +120,20 @@ func (c *catalog) addType(f []string, elems map[*typ]uint32) error {
 		elems[t] = elem
 	}
 	c.types[oid], c.byName[t.name] = t, t
+	return nil
+}
+
+// addRange ties a range type to its subtype and to the multirange type over it; types are listed before.
+func (c *catalog) addRange(f []string) error {
+	var oids [3]uint32
+	for i := range oids {
+		var err error
+		if oids[i], err = parseOID(f[1+i]); err != nil {
+			return err
+		}
+	}
+	rng, multi := c.types[oids[0]], c.types[oids[2]]
+	rng.sub, rng.multi, multi.rng = c.types[oids[1]], multi, rng
 	return nil
 }
 

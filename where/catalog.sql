@@ -8,7 +8,7 @@ $$SELECT CASE WHEN l.lanname = 'internal' THEN p.prosrc ELSE p.proname || '(' ||
   FROM pg_language l WHERE l.oid = p.prolang$$;
 SELECT 't', oid, typname, typtype, typcategory, typispreferred, typelem, typarray, typcollation <> 0, typsubscript = 'array_subscript_handler'::regproc
   FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace AND typtype IN ('b','p','r','m') ORDER BY oid;
-SELECT 'r', rngtypid, rngsubtype FROM pg_range ORDER BY 1;
+SELECT 'r', rngtypid, rngsubtype, rngmultitypid FROM pg_range ORDER BY 1;
 SELECT 'c', castsource, casttarget, castcontext, castmethod, coalesce(pg_temp.key(p), '-'), coalesce(pronargs, 0)
   FROM pg_cast LEFT JOIN pg_proc p ON p.oid = castfunc ORDER BY 2, 3;
 SELECT 'o', oprname, oprleft, oprright, oprresult, pg_temp.key(p), provolatile, proisstrict

@@ -277,8 +277,8 @@ func (c *checker) nullTest(t *pg.NullTest) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.GetArgisrow() || arg.typ.baseType().kind == KindComposite || arg.kind == nodeRow {
-		return nil, errorAt(local(t.GetLocation()), "IS NULL of a composite value is not supported")
+	if arg.kind == nodeRow || arg.typ.baseType().kind == KindComposite && arg.kind != nodeColumn {
+		return nil, errorAt(local(t.GetLocation()), "IS NULL of a composite value is supported for columns only")
 	}
 	if arg.isUnknown() {
 		if arg, err = c.coerce(arg, c.types.oid(oidText), contextImplicit, -1, arg.loc); err != nil {

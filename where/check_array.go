@@ -90,6 +90,9 @@ func (c *checker) indirection(x *pg.A_Indirection) (*node, error) {
 	if arg.typ.baseType().is(oidJSONB) {
 		return c.subscriptJSONB(arg, x)
 	}
+	if len(x.GetIndirection()) > 0 && x.GetIndirection()[0].GetAIndices() == nil {
+		return nil, unsupported(arg.loc, "access to a field of a composite value")
+	}
 	if !arg.typ.isArray() {
 		return nil, errorAt(arg.loc, "cannot subscript type %s because it is not an array", arg.typ)
 	}

@@ -20,7 +20,7 @@ func (c *checker) coerce(n *node, to *typ, ctx castContext, typmod int32, loc in
 		return nil, errorAt(loc, "unknown cast from type %s to type %s", n.typ, to)
 	}
 	if !to.known() || !n.typ.known() {
-		return nil, errorAt(loc, "unsupported type %s", firstUnknown(n.typ, to))
+		return nil, errorAt(loc, "unsupported type %s%s", firstUnknown(n.typ, to), typeRefusal(firstUnknown(n.typ, to)))
 	}
 	cast := &node{
 		kind: nodeCast, typ: to, loc: loc, args: []*node{n}, implicit: ctx == contextImplicit, method: method, key: key, typmod: typmod,
@@ -36,7 +36,7 @@ func (c *checker) coerce(n *node, to *typ, ctx castContext, typmod int32, loc in
 		}
 		cast.sub = sub
 	}
-	if method == castText && n.typ.baseType().category == 'S' && !exactInput(to) {
+	if method == castText && !exactText(n.typ.baseType(), to.baseType()) {
 		return nil, errorAt(loc, "the cast from type %s to type %s is supported for constants only", n.typ, to)
 	}
 	if method == castFunc && builtins[key] == nil {
@@ -49,6 +49,15 @@ func (c *checker) coerce(n *node, to *typ, ctx castContext, typmod int32, loc in
 		}
 	}
 	return cast, nil
+}
+
+// exactText reports whether a cast through text reads nothing but what an output function wrote, or reads all that
+// Postgres does.
+func exactText(from, to *typ) bool {
+	if from.kind == KindArray && to.kind == KindArray {
+		return exactText(from.elem.baseType(), to.elem.baseType())
+	}
+	return from.category != 'S' || exactInput(to)
 }
 
 // exactInput reports whether a type's input here takes everything that Postgres's takes. Others take less, which is
@@ -94,7 +103,7 @@ func (c *checker) literal(n *node, to *typ, typmod int32) (*node, error) {
 		return nil, errorAt(n.loc, "casts to domain %s are not supported", to)
 	}
 	if !to.known() {
-		return nil, errorAt(n.loc, "unsupported type %s", to)
+		return nil, errorAt(n.loc, "unsupported type %s%s", to, typeRefusal(to))
 	}
 	v, ok := codecOf(to).input(n.text)
 	if !ok {

@@ -68,7 +68,7 @@ func (c *checker) typeName(t *pg.TypeName) (*typ, int32, error) {
 		return nil, -1, errorAt(loc, "casts to domain %s are not supported", name)
 	}
 	if !to.known() {
-		return nil, -1, errorAt(loc, "unsupported type %s", name)
+		return nil, -1, errorAt(loc, "unsupported type %s%s", name, typeRefusal(to))
 	}
 	return to, typmod, nil
 }

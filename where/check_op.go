@@ -95,7 +95,7 @@ func (c *checker) prefix(name string, arg *node, loc int) (*node, error) {
 	}
 	p := c.types.prefixOperator(name, arg.typ)
 	if p == nil || arg.kind == nodeRow {
-		return nil, errorAt(loc, "Could not select an operator overload")
+		return nil, noOperator(loc, arg)
 	}
 	return c.call(nodeOp, candidate{p, p.args}, []*node{arg}, loc)
 }
@@ -110,9 +110,20 @@ func (c *checker) binary(name string, left, right *node, loc int) (*node, error)
 	}
 	p := c.types.binaryOperator(name, left.typ, right.typ)
 	if p == nil {
-		return nil, errorAt(loc, "Could not select an operator overload")
+		return nil, noOperator(loc, left, right)
 	}
 	return c.call(nodeOp, candidate{p, p.args}, []*node{left, right}, loc)
+}
+
+// noOperator says that there is no operator for these operands, and why if one of them is of a type that is not
+// evaluated.
+func noOperator(loc int, operands ...*node) error {
+	for _, n := range operands {
+		if r := typeRefusal(n.typ); r != "" {
+			return errorAt(loc, "Could not select an operator overload: type %s is not supported%s", n.typ, r)
+		}
+	}
+	return errorAt(loc, "Could not select an operator overload")
 }
 
 // call fits the arguments to the function selected and checks that it can be evaluated exactly.
@@ -186,6 +197,11 @@ func (c *checker) call(kind nodeKind, cand candidate, args []*node, loc int) (*n
 // cannot says that p is not evaluated here for these types, or at all.
 func (c *checker) cannot(kind nodeKind, p *proc, args []*node, loc int) error {
 	reason := refusals[p.key]
+	for _, a := range args {
+		if r := typeRefusal(a.typ); reason == "" && r != "" {
+			reason = r[len(": "):]
+		}
+	}
 	known := reason != ""
 	overloads := c.types.cat.funcs[p.name]
 	if kind == nodeOp {

@@ -82,6 +82,9 @@ func (g *generator) anyScalar(k kind, depth int) string {
 		return g.literal(k)
 	}
 	a, b := g.scalar(k, depth-1), g.scalar(k, depth-1)
+	if f := g.form(k); f != "" && g.IntN(2) == 0 {
+		return strings.NewReplacer("%s", a, "%t", b).Replace(f)
+	}
 	switch g.IntN(12) {
 	case 0:
 		return fmt.Sprintf("coalesce(%s, %s)", a, b)
@@ -150,7 +153,7 @@ func (g *generator) leaf(depth int) string {
 		j := g.kind()
 		return fmt.Sprintf("((%s, %s) %s (%s, %s))", a, j.column, g.pick("=", "<>", "<", ">="), g.scalar(k, 0), g.scalar(j, 0))
 	default:
-		return fmt.Sprintf("(%s %s %s)", a, g.pick("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "@>", "&&"), g.scalar(k, depth))
+		return fmt.Sprintf("(%s %s %s)", a, g.pick("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "@>", "<@", "&&", "<<", ">>", "&<", "-|-", "?|"), g.scalar(k, depth))
 	}
 }
 
@@ -158,7 +161,7 @@ func (g *generator) leaf(depth int) string {
 // and -where.duration make a soak of it, which ends at the first difference.
 func TestClausesAgreeWithPostgres(t *testing.T) {
 	t.Logf("-where.seed=%d", *sampleSeed)
-	g := &generator{Rand: rand.New(rand.NewPCG(*sampleSeed, 2)), kinds: kinds()}
+	g := &generator{Rand: rand.New(rand.NewPCG(*sampleSeed, 2)), kinds: append(kinds(), moreKinds()...)}
 	began := time.Now()
 	compared, tried := 0, 0
 	more := func() bool {

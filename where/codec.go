@@ -49,6 +49,16 @@ func init() {
 		oidTimestamptz: {inputTimestamptz, readTimestamp, outputTimestamptz, compareInt},
 		oidJSON:        {inputJSON, readText, outputText, nil},
 		oidJSONB:       {inputJSONB, readJSONB, outputText, compareJSONBOrder},
+		oidInet:        {inputInet, func(b []byte) (value, bool) { return inputInet(unsafeString(b)) }, outputInet, compareInet},
+		oidCidr:        {inputCidr, func(b []byte) (value, bool) { return inputCidr(unsafeString(b)) }, outputCidr, compareInet},
+		oidMacaddr:     macaddrCodec(6),
+		oidMacaddr8:    macaddrCodec(8),
+		oidLSN:         {inputLSN, func(b []byte) (value, bool) { return inputLSN(unsafeString(b)) }, outputLSN, compareUint},
+		oidXid:         {inputUint(32), func(b []byte) (value, bool) { return inputUint(32)(unsafeString(b)) }, outputUint, nil},
+		oidXid8:        {inputUint(64), func(b []byte) (value, bool) { return inputUint(64)(unsafeString(b)) }, outputUint, compareUint},
+		oidChar:        {inputChar, readChar, outputChar, compareInt},
+		oidBit:         {inputBits, readText, outputText, compareBytes},
+		oidVarbit:      {inputBits, readText, outputText, compareBytes},
 		oidInterval:    {inputInterval, readInterval, outputInterval, compareInterval},
 	}
 }
@@ -64,6 +74,16 @@ func codecOf(t *typ) *codec {
 			return nil
 		}
 		return arrayCodec(codecOf(t.elem))
+	case KindRange:
+		if !t.known() {
+			return nil
+		}
+		return rangeCodec(t)
+	case KindMultirng:
+		if !t.known() {
+			return nil
+		}
+		return multirangeCodec(t)
 	default:
 		return codecs[t.oid]
 	}

@@ -70,14 +70,14 @@ func (s *typeSet) canCoerce(from, to []*typ) bool {
 
 func isPolymorphic(t *typ) bool {
 	switch t.oid {
-	case oidAnyElement, oidAnyArray, oidAnyNonArray, oidAnyEnum, oidAnyCompatible, oidAnyCompatibleArray, oidAnyCompatibleNonArray:
+	case oidAnyElement, oidAnyArray, oidAnyNonArray, oidAnyEnum, oidAnyRange, oidAnyMultirange, oidAnyCompatible, oidAnyCompatibleArray, oidAnyCompatibleNonArray:
 		return true
 	}
 	return t.kind == KindPseudo && len(t.name) > 3 && t.name[:3] == "any" && !t.is(oidAny)
 }
 
 // polymorphic is what the polymorphic types of one signature stand for; nil where nothing decides.
-type polymorphic struct{ elem, array, compat, compatArray *typ }
+type polymorphic struct{ elem, array, rng, multi, compat, compatArray *typ }
 
 func (p polymorphic) of(t *typ) *typ {
 	switch t.oid {
@@ -85,6 +85,10 @@ func (p polymorphic) of(t *typ) *typ {
 		return p.elem
 	case oidAnyArray:
 		return p.array
+	case oidAnyRange:
+		return p.rng
+	case oidAnyMultirange:
+		return p.multi
 	case oidAnyCompatible, oidAnyCompatibleNonArray:
 		return p.compat
 	case oidAnyCompatibleArray:
@@ -95,7 +99,8 @@ func (p polymorphic) of(t *typ) *typ {
 }
 
 // resolvePolymorphic decides what the polymorphic types of a signature are for these arguments (manual,
-// "Polymorphic Types"). The range families are not resolved, since ranges are not evaluated.
+// "Polymorphic Types"). Of the range families the compatible ones are not resolved: no function that is evaluated has
+// them.
 func (s *typeSet) resolvePolymorphic(actual, declared []*typ) (polymorphic, bool) {
 	var p polymorphic
 	var compat []*typ
@@ -122,6 +127,24 @@ func (s *typeSet) resolvePolymorphic(actual, declared []*typ) (polymorphic, bool
 				return p, false
 			}
 			p.array = a
+		case oidAnyRange:
+			if a.is(oidUnknown) {
+				continue
+			}
+			a = a.baseType()
+			if a.kind != KindRange || p.rng != nil && p.rng.oid != a.oid {
+				return p, false
+			}
+			p.rng = a
+		case oidAnyMultirange:
+			if a.is(oidUnknown) {
+				continue
+			}
+			a = a.baseType()
+			if a.kind != KindMultirng || p.multi != nil && p.multi.oid != a.oid {
+				return p, false
+			}
+			p.multi = a
 		case oidAnyCompatible, oidAnyCompatibleNonArray:
 			compat = append(compat, a)
 		case oidAnyCompatibleArray:
@@ -138,6 +161,9 @@ func (s *typeSet) resolvePolymorphic(actual, declared []*typ) (polymorphic, bool
 				return p, false // a range or multirange
 			}
 		}
+	}
+	if !p.resolveRanges() {
+		return p, false
 	}
 	if p.array != nil {
 		if p.elem != nil && p.elem.oid != p.array.elem.oid {
@@ -166,6 +192,28 @@ func (s *typeSet) resolvePolymorphic(actual, declared []*typ) (polymorphic, bool
 		}
 	}
 	return p, true
+}
+
+// resolveRanges makes a range, its multirange and its element fit each other.
+func (p *polymorphic) resolveRanges() bool {
+	switch {
+	case p.multi != nil && p.multi.rng == nil: // made by a user, and not evaluated
+		return p.rng == nil && p.elem == nil
+	case p.multi != nil:
+		if p.rng != nil && p.rng.oid != p.multi.rng.oid {
+			return false
+		}
+		p.rng = p.multi.rng
+	case p.rng != nil:
+		p.multi = p.rng.multi
+	default:
+		return true
+	}
+	if p.elem != nil && (p.rng.sub == nil || p.elem.oid != p.rng.sub.oid) {
+		return false
+	}
+	p.elem = p.rng.sub
+	return true
 }
 
 // commonOf is select_common_type: the type that values of all these types take in a CASE, an array or a list

@@ -37,6 +37,8 @@ func compileTest(n *node) test {
 		return compileDistinct(n)
 	case nodeAnyAll:
 		return compileAnyAll(n)
+	case nodeRowCompare:
+		return compileRowCompare(n)
 	case nodeOp, nodeFunc:
 		if b := builtins[n.fn.key]; b.buildTest != nil {
 			return b.buildTest(n)
@@ -113,6 +115,9 @@ func compileNullTest(n *node) test {
 	if arg := n.args[0]; arg.kind == nodeColumn {
 		// This needs only the kind of the value, so it works for every type.
 		i := arg.column
+		if arg.typ.baseType().kind == KindComposite {
+			return compileRowNullTest(i, n.not)
+		}
 		return func(row changes.Row) Tri {
 			switch {
 			case i >= len(row):

@@ -68,6 +68,8 @@ func buildAnyConcat(n *node) eval {
 		switch b := a.typ.baseType(); {
 		case b.is(oidBool):
 			forms[i] = func(v value) []byte { return []byte(outputBoolWord(v)) }
+		case b.is(oidInet):
+			forms[i] = func(v value) []byte { return []byte(outputCidr(v)) } // its cast to text, not its output
 		case b.is(oidBpchar):
 			forms[i] = func(v value) []byte { return bytes.TrimRight(v.b, " ") }
 		default:

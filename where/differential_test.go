@@ -69,7 +69,7 @@ func TestCastsAgreeWithPostgres(t *testing.T) {
 func TestFunctionsAgreeWithPostgres(t *testing.T) {
 	o := newOracle(t, 3, 20)
 	var args []string
-	for _, k := range o.kinds {
+	for _, k := range kinds() {
 		args = append(args, k.column)
 	}
 	args = append(args, "0", "1", "-2", "2.5", "'a'", "'b'", "''", "'é'", "'day'", "'month'", "'UTC'", "'hex'", "NULL")

@@ -19,6 +19,13 @@ func fold(n *node) (*node, error) {
 		// NOT (NOT x) and NOT of a test keep their form: nothing is gained by rewriting them.
 	default:
 	}
+	if !all && n.kind == nodeOp {
+		if b := builtins[n.fn.key]; b.checkFolded != nil {
+			if err := b.checkFolded(n); err != nil {
+				return nil, err
+			}
+		}
+	}
 	if !all && (n.kind == nodeAnd || n.kind == nodeOr) {
 		return foldJunction(n), nil
 	}
@@ -114,7 +121,7 @@ func foldCase(n *node) *node {
 func nullByNull(n *node) bool {
 	switch n.kind {
 	case nodeOp, nodeFunc:
-		if !n.fn.strict {
+		if !n.fn.strict || n.fn.variadic != nil { // the arguments of a variadic function are elements of one
 			return false
 		}
 	case nodeCast:

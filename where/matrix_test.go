@@ -61,7 +61,11 @@ var families = []family{
 	{"Enums", []string{"anyenum"}},
 	{"Arrays", []string{"anyarray", "anycompatiblearray"}},
 	{"Network addresses", []string{"inet", "cidr"}},
+	{"MAC addresses", []string{"macaddr", "macaddr8"}},
 	{"Ranges", []string{"anyrange", "int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"}},
+	{"Multiranges", []string{"anymultirange", "int4multirange", "int8multirange", "nummultirange", "datemultirange", "tsmultirange", "tstzmultirange"}},
+	{"Bit strings", []string{"bit", "varbit"}},
+	{"Small types", []string{"pg_lsn", "xid", "xid8", "char"}},
 	{"Any type", []string{"any", "anyelement", "anycompatible", "anynonarray", "anycompatiblenonarray", "record"}},
 }
 

@@ -4,28 +4,29 @@ package where
 type nodeKind uint8
 
 const (
-	nodeConst    nodeKind = iota
-	nodeColumn            // column
-	nodeOp                // fn over one or two args, written as an operator
-	nodeFunc              // fn over args, written as a call
-	nodeCast              // args[0] to typ through fn, builtin cast or text; not written when implicit
-	nodeAnd               // two or more args
-	nodeOr                // two or more args
-	nodeNot               // args[0]
-	nodeNullTest          // args[0] IS [NOT] NULL
-	nodeBoolTest          // args[0] IS [NOT] TRUE, FALSE, UNKNOWN
-	nodeDistinct          // args[0] IS [NOT] DISTINCT FROM args[1], equal by fn
-	nodeAnyAll            // args[0] fn ANY or ALL (args[1])
-	nodeArray             // ARRAY[args]
-	nodeCase              // args: when, then, when, then, …, else
-	nodeCoalesce          // args
-	nodeNullIf            // args[0], args[1], equal by fn
-	nodeGreatest          // args
-	nodeLeast             // args
-	nodeCollate           // args[0] COLLATE coll
-	nodeIndex             // args[0][args[1]]…
-	nodeSlice             // args[0][lower:upper]…, the bounds that are written in args[1:], see bounded
-	nodeRow               // ROW(args); only below a comparison
+	nodeConst      nodeKind = iota
+	nodeColumn              // column
+	nodeOp                  // fn over one or two args, written as an operator
+	nodeFunc                // fn over args, written as a call
+	nodeCast                // args[0] to typ through fn, builtin cast or text; not written when implicit
+	nodeAnd                 // two or more args
+	nodeOr                  // two or more args
+	nodeNot                 // args[0]
+	nodeNullTest            // args[0] IS [NOT] NULL
+	nodeBoolTest            // args[0] IS [NOT] TRUE, FALSE, UNKNOWN
+	nodeDistinct            // args[0] IS [NOT] DISTINCT FROM args[1], equal by fn
+	nodeAnyAll              // args[0] fn ANY or ALL (args[1])
+	nodeArray               // ARRAY[args]
+	nodeCase                // args: when, then, when, then, …, else
+	nodeCoalesce            // args
+	nodeNullIf              // args[0], args[1], equal by fn
+	nodeGreatest            // args
+	nodeLeast               // args
+	nodeCollate             // args[0] COLLATE coll
+	nodeIndex               // args[0][args[1]]…
+	nodeSlice               // args[0][lower:upper]…, the bounds that are written in args[1:], see bounded
+	nodeRow                 // ROW(args); only below a comparison
+	nodeRowCompare          // two rows by < <= > or >=: args are left, right, left, right, …; pairs
 )
 
 // testKind is which test a nodeBoolTest makes.
@@ -61,11 +62,12 @@ type node struct {
 
 	column int // nodeColumn: position in Scope.Columns
 
-	fn       *proc  // nodeOp, nodeFunc, nodeDistinct, nodeAnyAll, nodeNullIf
-	not      bool   // nodeNullTest, nodeBoolTest, nodeDistinct
-	all      bool   // nodeAnyAll: ALL
-	nested   bool   // nodeArray: the elements are arrays of its own type
-	bounded  []bool // nodeSlice: whether the lower and the upper bound of each dimension are written
+	pairs    []*proc // nodeRowCompare: the operator of each pair
+	fn       *proc   // nodeOp, nodeFunc, nodeDistinct, nodeAnyAll, nodeNullIf
+	not      bool    // nodeNullTest, nodeBoolTest, nodeDistinct
+	all      bool    // nodeAnyAll: ALL
+	nested   bool    // nodeArray: the elements are arrays of its own type
+	bounded  []bool  // nodeSlice: whether the lower and the upper bound of each dimension are written
 	test     testKind
 	implicit bool // nodeCast
 	method   castMethod

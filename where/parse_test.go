@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 		{"t = $1 AND n = $1", "At location 15: type conflict for $1: text and int4"},
 		{"n = 1::bpchar::nosuch", "At location 15: unsupported type nosuch"},
 		{"c::date = d", "At location 1: unknown cast from type bool to type date"},
-		{"p ~= '(1,2)'", "At location 5: unsupported type point"},
+		{"p ~= '(1,2)'", "At location 5: unsupported type point: geometric operators round; store the coordinates in columns of their own"},
 		{"n %% 2 = 1", `At location 2: unknown binary operator "%%"`},
 		{"ARRAY[1, 'x'] = arr", "At location 9: invalid syntax for type int4: x"},
 		{"COALESCE(n, t) = 'x'", "At location 0: COALESCE types int4 and text cannot be matched"},

@@ -138,6 +138,8 @@ func (r *renderer) construct(n *node) {
 		}
 	case nodeSlice:
 		r.slice(n)
+	case nodeRowCompare:
+		r.rowCompare(n)
 	default:
 	}
 }
@@ -197,8 +199,8 @@ func typeSQL(t *typ, typmod int32) string {
 	if t.schema != "pg_catalog" {
 		return quoteIdent(t.schema) + "." + quoteIdent(name)
 	}
-	if t.is(oidChar) {
-		return `"char"`
+	if t.is(oidChar) || t.is(oidBit) {
+		return `"` + name + `"` // without quotes char is bpchar, and bit is bit(1)
 	}
 	return name + typmodSQL(t, typmod)
 }

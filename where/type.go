@@ -15,6 +15,8 @@ type typ struct {
 	array      *typ   // made on demand by arrayOf for types outside the catalogue
 	base       *typ   // of a domain: the type under all domains
 	sub        *typ   // of a range: its subtype
+	multi      *typ   // of a range of the catalogue: the multirange type over it
+	rng        *typ   // of a multirange of the catalogue: the type of its ranges
 	labels     map[string]int64
 }
 
@@ -23,6 +25,13 @@ const (
 	oidBool        = 16
 	oidBytea       = 17
 	oidChar        = 18
+	oidXid         = 28
+	oidMacaddr8    = 774
+	oidMacaddr     = 829
+	oidBit         = 1560
+	oidVarbit      = 1562
+	oidLSN         = 3220
+	oidXid8        = 5069
 	oidName        = 19
 	oidInt8        = 20
 	oidInt2        = 21
@@ -55,6 +64,8 @@ const (
 	oidAnyEnum     = 3500
 	oidJSONB       = 3802
 	oidAnyRange    = 3831
+
+	oidAnyMultirange = 4537
 
 	oidAnyCompatible         = 5077
 	oidAnyCompatibleArray    = 5078
@@ -91,6 +102,10 @@ func (t *typ) known() bool {
 	case KindBase:
 		_, ok := codecs[t.oid]
 		return ok
+	case KindRange:
+		return t.multi != nil && t.sub.known() // those that users create have an order and a canonical form of their own
+	case KindMultirng:
+		return t.rng != nil && t.rng.known()
 	default:
 		return false
 	}
@@ -142,6 +157,9 @@ func (s *typeSet) of(t *Type) *typ {
 		n.category = 'C'
 	case KindRange, KindMultirng:
 		n.category = 'R'
+		if t.Kind == KindRange && t.Elem != nil {
+			n.sub = s.of(t.Elem)
+		}
 	case KindPseudo:
 		n.category = 'P'
 	case KindBase:

@@ -30,7 +30,12 @@ const (
 //	interval              i: µs; j: months and days, see packDays
 //	enum                  b: label; i: its place, -1 for one that the catalogue did not list
 //	json                  b: text as written; jsonb: b, canonical text
+//	inet cidr             b: see inet
+//	macaddr pg_lsn xid8   i: the bits of a number without sign; macaddr8 as well
+//	xid "char"            i
+//	bit varbit            b: text of 0 and 1
 //	arrays                a
+//	ranges multiranges    a: bounds or ranges; i: see rangeEmpty
 type value struct {
 	st state
 	i  int64
