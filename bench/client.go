@@ -21,7 +21,7 @@ type shape struct {
 }
 
 func newShape(base string, query url.Values) *shape {
-	return &shape{base: base, query: query, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}, offset: "-1"}
+	return &shape{base: base, query: query, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, DisableCompression: true}}, offset: "-1"}
 }
 
 // next makes one request and reports whether it reached the head of the log.
