@@ -1,5 +1,10 @@
 package changes
 
+import (
+	"maps"
+	"slices"
+)
+
 // ReplicaIdentity says what a table puts into the old row of updates and deletes
 // (pg_class.relreplident; ALTER TABLE … REPLICA IDENTITY).
 type ReplicaIdentity byte
@@ -20,6 +25,10 @@ type Relation struct {
 	Name     string
 	Identity ReplicaIdentity
 	Columns  []Column // in attribute order, dropped and unpublished columns left out
+	// Keys are the columns of the primary keys, in key order, of the table and of the partitioned ones above it by OID, as
+	// far as somebody asked for them after the announcement: the stream itself does not tell them under REPLICA IDENTITY
+	// FULL. A table without a key has an empty list. Collector fills it in before it hands the relation on.
+	Keys map[uint32][]string
 }
 
 // Column is one column of a Relation.
@@ -30,7 +39,7 @@ type Column struct {
 	Key     bool  // part of the replica identity
 }
 
-// SameAs reports whether r and o have the same name, identity and columns, so that whatever was derived from one
+// SameAs reports whether r and o have the same name, identity, columns and keys, so that whatever was derived from one
 // holds for the other. Postgres repeats Relation messages without any change, on reconnects for example.
 func (r *Relation) SameAs(o *Relation) bool {
 	if r == o {
@@ -44,7 +53,7 @@ func (r *Relation) SameAs(o *Relation) bool {
 			return false
 		}
 	}
-	return true
+	return maps.EqualFunc(r.Keys, o.Keys, slices.Equal)
 }
 
 // Kind tells what a Value holds.

@@ -25,6 +25,9 @@ type Catalog interface {
 	// Ancestors returns the OIDs of the partitioned tables above a table, from its parent up; none for a table that is
 	// no partition.
 	Ancestors(ctx context.Context, oid uint32) ([]uint32, error)
+	// Keys returns the names of the columns of the tables' primary keys, in key order, by OID; an empty list for a table
+	// without one.
+	Keys(ctx context.Context, oids []uint32) (map[uint32][]string, error)
 }
 
 // Options tunes a Collector. The zero Options is ready to use.
@@ -228,6 +231,11 @@ func (c *Collector) route(ctx context.Context, ch *changes.Change) error {
 			return err
 		}
 	}
+	if changed {
+		if err := c.lookUpKeys(ctx, ch.Relation, above); err != nil {
+			return err
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if changed {
@@ -246,31 +254,6 @@ func (c *Collector) route(ctx context.Context, ch *changes.Change) error {
 		}
 	}
 	return nil
-}
-
-// lookUpAncestors asks for the tables above a partition, when any partitioned table has shapes. The answer holds until
-// the relation is announced again, which Postgres does when the partition is attached or detached.
-func (c *Collector) lookUpAncestors(ctx context.Context, oid uint32) ([]uint32, error) {
-	c.mu.Lock()
-	needed := c.index.partitioned > 0
-	c.mu.Unlock()
-	if !needed {
-		delete(c.ancestors, oid)
-		return nil, nil
-	}
-	for delay := 50 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
-		above, err := c.catalog.Ancestors(ctx, oid)
-		if err == nil {
-			c.ancestors[oid] = above
-			return above, nil
-		}
-		c.opts.Logger.WarnContext(ctx, "partition look-up failed, trying again", "relation_oid", oid, "error", err)
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(delay):
-		}
-	}
 }
 
 // relationChanged gives the change to every shape that the relation, as it is now, does not fit, also where the change

@@ -80,6 +80,8 @@ type world struct {
 	failing map[shape.Handle]bool
 	size    int
 	above   map[uint32][]uint32
+	keys    map[uint32][]string
+	asked   int // calls of Keys
 	stalled []shape.Handle
 }
 
@@ -125,6 +127,12 @@ func (w *world) Resume(h shape.Handle) (collector.Inbox, error) {
 
 // Ancestors implements collector.Catalog.
 func (w *world) Ancestors(_ context.Context, oid uint32) ([]uint32, error) { return w.above[oid], nil }
+
+// Keys implements collector.Catalog.
+func (w *world) Keys(context.Context, []uint32) (map[uint32][]string, error) {
+	w.asked++
+	return w.keys, nil
+}
 
 // txn makes a transaction of one fragment that inserts the ids into the relation.
 func txn(lsn uint64, r *changes.Relation, ids ...uint64) changes.Event {
@@ -279,6 +287,35 @@ func TestAnnouncedAgainAsksForAncestorsAgain(t *testing.T) {
 		in <- txn(40, relation(2, "leaf"), 10) // attached again
 		synctest.Wait()
 		require.Equal(t, map[shape.Handle][]uint64{"root": {7, 8, 10}, "leaf": {7, 8, 9, 10}}, w.got)
+		stop()
+	})
+}
+
+// B111: under REPLICA IDENTITY FULL an announcement does not tell the primary key, so the catalogue is asked, once for each
+// announcement of a relation that has shapes. What it says reaches the consumers with the change, also of shapes that the
+// change does not concern.
+func TestAnnouncementsBringTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(collector.Options{SuspendAfter: time.Hour})
+		w.keys = map[uint32][]string{1: {"id"}}
+		w.c.Restore("h", definition(table(1, "items")))
+		in := make(chan changes.Event)
+		stop := w.run(t, in)
+		items, other := relation(1, "items"), relation(2, "other")
+		in <- txn(10, items, 7)
+		in <- txn(20, items, 8)
+		in <- txn(30, other, 9)
+		synctest.Wait()
+		require.Equal(t, map[uint32][]string{1: {"id"}}, items.Keys)
+		require.Nil(t, other.Keys, "it has no shapes")
+		require.Equal(t, 1, w.asked)
+		w.keys = map[uint32][]string{1: {}}
+		again := relation(1, "items")
+		in <- txn(40, again, 10)
+		synctest.Wait()
+		require.Equal(t, map[uint32][]string{1: {}}, again.Keys)
+		require.Equal(t, []uint64{7, 8, 10}, w.got["h"])
+		require.Equal(t, 2, w.asked)
 		stop()
 	})
 }

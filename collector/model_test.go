@@ -207,6 +207,9 @@ func (m *model) Resume(h shape.Handle) (collector.Inbox, error) { return m.start
 // Ancestors implements collector.Catalog.
 func (m *model) Ancestors(context.Context, uint32) ([]uint32, error) { return nil, nil }
 
+// Keys implements collector.Catalog.
+func (m *model) Keys(context.Context, []uint32) (map[uint32][]string, error) { return nil, nil }
+
 func runModel(t *testing.T, seed uint64) modelCounts {
 	m := &model{quit: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 0)), shapes: map[shape.Handle]*modelShape{}}
 	m.c = collector.New(m, m, collector.Options{SuspendAfter: time.Duration(4+m.roll(40)) * time.Millisecond})

@@ -88,7 +88,7 @@ func (b *typeBuilder) get(oid uint32) (*where.Type, error) {
 		// The query saw one snapshot of the catalogue, so this is a catalogue that contradicts itself.
 		return nil, fmt.Errorf("type %d is not in pg_type", oid)
 	}
-	t := &where.Type{OID: row.OID, Schema: row.Schema, Name: row.Name, Kind: where.TypeKind(row.Typtype[0]), Labels: row.Labels}
+	t := &where.Type{OID: row.OID, Schema: row.Schema, Name: row.Name, Kind: where.TypeKind(row.Typtype[0]), Labels: row.Labels, Attributes: row.Attributes}
 	b.done[oid] = t
 	var err error
 	switch {

@@ -207,6 +207,30 @@ func (in *Inspector) Ancestors(ctx context.Context, oid uint32) ([]uint32, error
 	return up, nil
 }
 
+// Keys returns the names of the columns of the tables' primary keys, in key order, by OID. A table without one, or that does
+// not exist, has an empty list.
+func (in *Inspector) Keys(ctx context.Context, oids []uint32) (map[uint32][]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, in.opts.Timeout)
+	defer cancel()
+	rows, err := in.pool.Query(ctx, keys, pgx.QueryExecModeExec, sqltext.OIDs(oids))
+	if err != nil {
+		return nil, fmt.Errorf("read primary keys of %d: %w", oids, err)
+	}
+	type tableKey struct {
+		OID   uint32
+		Names []string
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[tableKey])
+	if err != nil {
+		return nil, fmt.Errorf("read primary keys of %d: %w", oids, err)
+	}
+	found := make(map[uint32][]string, len(list))
+	for _, k := range list {
+		found[k.OID] = k.Names
+	}
+	return found, nil
+}
+
 // Forget drops what is known about a table, because the stream said that it changed. Whoever asks after Forget
 // returned gets what the catalogue says then or later.
 func (in *Inspector) Forget(oid uint32) {

@@ -402,3 +402,14 @@ func dropDatabase(t *testing.T, db *pgtest.DB, name string) {
 	_, err = conn.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
 	require.NoError(t, err)
 }
+
+func TestKeys(t *testing.T) {
+	db := pgtest.New(t)
+	db.Exec(t, `CREATE TABLE k1 (a int, "B b" int, c int, PRIMARY KEY (c, "B b") INCLUDE (a)); CREATE TABLE k2 (a int UNIQUE)`)
+	pool := db.Pool(t)
+	var one, two uint32
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT 'k1'::regclass::oid, 'k2'::regclass::oid").Scan(&one, &two))
+	found, err := inspector.New(pool, inspector.Options{}).Keys(t.Context(), []uint32{one, two, 1})
+	require.NoError(t, err)
+	require.Equal(t, map[uint32][]string{one: {"c", "B b"}, two: {}, 1: {}}, found)
+}

@@ -44,7 +44,10 @@ SELECT 't', json_build_object(
     'oid', t.oid::int8, 'schema', n.nspname, 'name', t.typname, 'typtype', t.typtype, 'category', t.typcategory,
     'elem', t.typelem::int8, 'base', t.typbasetype::int8, 'subtype', r.rngsubtype::int8,
     'labels', CASE WHEN t.typtype = 'e' THEN
-        (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid) END
+        (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid) END,
+    'attributes', CASE WHEN t.typtype = 'c' THEN
+        (SELECT json_agg(quote_ident(a.attname) || ' ' || pg_catalog.format_type(a.atttypid, a.atttypmod) ORDER BY a.attnum)
+         FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) END
   )::text
 FROM typ JOIN pg_catalog.pg_type t ON t.oid = typ.oid JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = t.oid
@@ -100,17 +103,27 @@ WITH RECURSIVE up(oid, depth) AS (
 )
 SELECT oid::int8 FROM up WHERE depth > 0 ORDER BY depth`
 
+// keys lists the columns of primary keys.
+const keys = `
+SELECT o.oid::int8, coalesce(array_agg(a.attname::text ORDER BY k.ord) FILTER (WHERE k.ord <= i.indnkeyatts), '{}')
+FROM unnest($1::oid[]) o(oid)
+LEFT JOIN pg_catalog.pg_index i ON i.indrelid = o.oid AND i.indisprimary
+LEFT JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, ord) ON true
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = o.oid AND a.attnum = k.attnum
+GROUP BY o.oid`
+
 // typeRow, columnRow and relationRow are the JSON that describe gives.
 type typeRow struct {
-	OID      uint32   `json:"oid"`
-	Schema   string   `json:"schema"`
-	Name     string   `json:"name"`
-	Typtype  string   `json:"typtype"`
-	Category string   `json:"category"`
-	Elem     uint32   `json:"elem"`
-	Base     uint32   `json:"base"`
-	Subtype  uint32   `json:"subtype"`
-	Labels   []string `json:"labels"`
+	OID        uint32   `json:"oid"`
+	Schema     string   `json:"schema"`
+	Name       string   `json:"name"`
+	Typtype    string   `json:"typtype"`
+	Category   string   `json:"category"`
+	Elem       uint32   `json:"elem"`
+	Base       uint32   `json:"base"`
+	Subtype    uint32   `json:"subtype"`
+	Labels     []string `json:"labels"`
+	Attributes []string `json:"attributes"`
 }
 
 type columnRow struct {

@@ -255,6 +255,11 @@ func (p partitions) Ancestors(ctx context.Context, oid uint32) ([]uint32, error)
 	return above, err
 }
 
+// Keys implements collector.Catalog.
+func (p partitions) Keys(ctx context.Context, oids []uint32) (map[uint32][]string, error) {
+	return p.tables.Keys(ctx, oids)
+}
+
 // begin starts a new history in the store, at lsn. The status rows of the old one are gone already, so its logs are
 // nobody's, and the reconciler removes them.
 func (s *Server) begin(lsn changes.LSN) error {

@@ -2,6 +2,7 @@ package shape
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/shapeserver/shapeserver/changes"
 )
@@ -14,6 +15,9 @@ import (
 func (d *Definition) Fits(r *changes.Relation) string {
 	if r.OID == d.Table.OID && (r.Schema != d.Table.Schema || r.Name != d.Table.Name) {
 		return fmt.Sprintf("table %s.%s is now %s.%s", d.Table.Schema, d.Table.Name, r.Schema, r.Name)
+	}
+	if key, asked := r.Keys[d.Table.OID]; asked && !slices.Equal(key, d.Table.keyNames()) {
+		return "the primary key has changed"
 	}
 	sent := make(map[string]*changes.Column, len(r.Columns))
 	for i := range r.Columns {

@@ -44,6 +44,15 @@ func (t *Table) KeyColumns() []int {
 	return all
 }
 
+// keyNames returns the names of the primary key's columns, in key order.
+func (t *Table) keyNames() []string {
+	names := make([]string, len(t.Key))
+	for i, p := range t.Key {
+		names[i] = t.Columns[p].Name
+	}
+	return names
+}
+
 // WhereColumns returns the columns as the type checker takes them.
 func (t *Table) WhereColumns() []where.Column {
 	cols := make([]where.Column, len(t.Columns))

@@ -131,6 +131,9 @@ func (w *world) Handles(context.Context) ([]shape.Handle, error) {
 // Ancestors implements collector.Catalog.
 func (w *world) Ancestors(context.Context, uint32) ([]uint32, error) { return nil, nil }
 
+// Keys implements collector.Catalog.
+func (w *world) Keys(context.Context, []uint32) (map[uint32][]string, error) { return nil, nil }
+
 type publications world
 
 func (p *publications) Acquire(ctx context.Context, h shape.Handle, _ *shape.Table) error {

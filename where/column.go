@@ -24,6 +24,8 @@ type Type struct {
 	Elem   *Type    // of an array: its element type; of a range: its subtype
 	Base   *Type    // of a domain: what it is over, itself perhaps a domain
 	Labels []string // of an enum: its labels in sort order
+	// Attributes are those of a composite type, in order, each as its name and type.
+	Attributes []string
 }
 
 // Collation is how a column's text is ordered. The zero Collation is that of a type without one.
