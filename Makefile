@@ -50,6 +50,11 @@ test/repeat: need/go need/cc ## Run the race and kill tests COUNT=20 times in a 
 	$(WITH_POSTGRES) go test -race -timeout 60m -count $${COUNT:-20} -failfast \
 		-run '^(TestConcurrentFirstRequests|TestWritesRacingCreation|TestKillUnderLoad)$$' ./integration_test/
 
+.PHONY: test/faults
+test/faults: need/go need/cc ## Run the tests of every reported fault of classes 1, 2 and 5, those on clusters of their own too
+	$(WITH_POSTGRES) env SHAPESERVER_TEST_FAULTS=slow go test -timeout 20m \
+		-run '^(Test(Life|Order|Schema)Faults|TestEveryFaultHasATest|TestEvictionSparesWhatIsUsed|TestDatabaseIsReplaced|TestHandOver|TestTransactionIDsWrap|TestPositionsBeyond4GiB)$$' $(TESTFLAGS) ./integration_test/
+
 .PHONY: soak
 soak: need/go need/cc ## Compare 200 shapes with PostgreSQL for DURATION=30m under random harm; SEED=n repeats a run's choices
 	$(WITH_POSTGRES) env SHAPESERVER_SOAK_DURATION=$${DURATION:-30m} SHAPESERVER_SOAK_SEED=$${SEED:-} \

@@ -140,7 +140,7 @@ func TestKillUnderLoad(t *testing.T) {
 }
 
 // awaitConfirmed waits until the server has told Postgres that all that was written before this call is on disk.
-func awaitConfirmed(t *testing.T, db *pgtest.DB) {
+func awaitConfirmed(t testing.TB, db *pgtest.DB) {
 	t.Helper()
 	pool := db.Pool(t)
 	var lsn string

@@ -196,6 +196,7 @@ type messageHeaders struct {
 	Control           string `json:"control"`
 	LSN               string `json:"lsn"`
 	OpPosition        int64  `json:"op_position"`
+	Last              bool   `json:"last"`
 	GlobalLastSeenLSN string `json:"global_last_seen_lsn"`
 }
 

@@ -21,8 +21,7 @@ import (
 // compare requires that every client has what Postgres answers to its shape's query. Nothing writes meanwhile.
 func (s *soak) compare(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soakSettle)
-	defer cancel()
+	ctx := t.Context()
 	conn, err := pgx.Connect(ctx, s.url)
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(ctx))
@@ -55,6 +54,8 @@ func (c *soakClient) lastTolerated() string {
 }
 
 func (s *soak) compareOne(ctx context.Context, conn *pgx.Conn, c *soakClient) error {
+	ctx, cancel := context.WithTimeout(ctx, soakSettle)
+	defer cancel()
 	if err := c.Err(); err != nil {
 		return err
 	}

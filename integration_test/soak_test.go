@@ -27,7 +27,7 @@ const (
 	soakWriters = 3
 	// soakRound is how long writers and disturbances run before all is compared.
 	soakRound = 6 * time.Second
-	// soakSettle bounds how long the shapes may take to become what Postgres has once the writers have stopped.
+	// soakSettle bounds how long a client may take to become what Postgres has once the writers have stopped.
 	soakSettle = 3 * time.Minute
 )
 
@@ -106,7 +106,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	port := freePort(t)
 	s.metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", port)
 	s.srv = startServer(t, s.db,
-		"SHAPESERVER_SHAPE_CHUNK_BYTES_THRESHOLD=20000", "SHAPESERVER_LONG_POLL_TIMEOUT=2s", "SHAPESERVER_SHAPE_SUSPEND_AFTER=100ms",
+		"SHAPESERVER_SHAPE_CHUNK_BYTES_THRESHOLD=100000", "SHAPESERVER_LONG_POLL_TIMEOUT=2s", "SHAPESERVER_SHAPE_SUSPEND_AFTER=100ms",
 		"SHAPESERVER_PUBLICATION_REFRESH_PERIOD=1s", "SHAPESERVER_SCHEMA_RECONCILER_PERIOD=1s", "SHAPESERVER_RECONCILE_PERIOD=3s",
 		"SHAPESERVER_ENABLE_INTEGRATION_TESTING=true", fmt.Sprintf("SHAPESERVER_PROMETHEUS_PORT=%d", port))
 	s.baseline = s.readMetrics(t)
@@ -264,8 +264,8 @@ func (s *soak) write(ctx context.Context, rng *rand.Rand) error {
 
 func randomTransaction(rng *rand.Rand) string {
 	statements := []string{"BEGIN", "SET LOCAL lock_timeout = '5s'"}
-	if rng.IntN(50) == 0 {
-		statements = append(statements, fmt.Sprintf(`INSERT INTO items (id, n, s) SELECT 1000 + g, g %% 10, 's' || g %% 9 FROM generate_series(1, %d) g ON CONFLICT DO NOTHING`, 500+rng.IntN(3000)))
+	if rng.IntN(150) == 0 {
+		statements = append(statements, fmt.Sprintf(`INSERT INTO items (id, n, s) SELECT 1000 + g, g %% 10, 's' || g %% 9 FROM generate_series(1, %d) g ON CONFLICT DO NOTHING`, 300+rng.IntN(1700)))
 		if rng.IntN(2) == 0 {
 			statements = append(statements, "UPDATE items SET n = n + 1 WHERE id >= 1000 AND n < 9")
 		}
