@@ -134,7 +134,7 @@ var lifeFaults = []fault{
 	{entry: "B017", name: "put to sleep around a big transaction", run: func(w *faultWorld) {
 		w.sql("CREATE TABLE sl (id int PRIMARY KEY, v text); INSERT INTO sl VALUES (0, 'z')")
 		f := w.follow("table", "sl")
-		w.sql("INSERT INTO sl SELECT g, repeat('x', 500) FROM generate_series(1, 20000) g")
+		w.sql("INSERT INTO sl SELECT g, repeat('x', 500) FROM generate_series(1, 6000) g")
 		w.goesOn(f, "SELECT * FROM sl")
 		for i := range 3 {
 			<-time.After(500 * time.Millisecond) // more than the idle time
@@ -157,7 +157,7 @@ var lifeFaults = []fault{
 		}
 	}},
 	{entry: "B024", name: "killed while a snapshot is written", run: func(w *faultWorld) {
-		w.sql("CREATE TABLE ps (id int PRIMARY KEY, v text); INSERT INTO ps SELECT g, repeat('p', 400) FROM generate_series(1, 30000) g")
+		w.sql("CREATE TABLE ps (id int PRIMARY KEY, v text); INSERT INTO ps SELECT g, repeat('p', 400) FROM generate_series(1, 10000) g")
 		for i := range 3 {
 			where := fmt.Sprintf("id > %d", -i)
 			req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, w.srv.url+"/v1/shape?"+shape("table", "ps", "where", where, "offset", "-1").Encode(), http.NoBody)
