@@ -26,7 +26,7 @@ var lifeFaults = []fault{
 		lock := w.session()
 		w.exec(lock, "BEGIN; LOCK TABLE w1 IN ACCESS EXCLUSIVE MODE")
 		var asking sync.WaitGroup
-		replies := make([]reply, 2)
+		replies := make([]shapeReply, 2)
 		for i := range replies {
 			asking.Go(func() { replies[i] = w.ask(http.MethodGet, shape("table", "w1", "offset", "-1")) })
 		}
@@ -57,7 +57,7 @@ var lifeFaults = []fault{
 		for range 10 {
 			f := w.follow("table", "r1")
 			var reading sync.WaitGroup
-			replies := make([]reply, 5)
+			replies := make([]shapeReply, 5)
 			for i := range replies {
 				reading.Go(func() { replies[i] = w.ask(http.MethodGet, shape("table", "r1", "offset", "0_0", "handle", f.Handle)) })
 			}
@@ -80,7 +80,7 @@ var lifeFaults = []fault{
 			func(*Fold) { w.sql("TRUNCATE l1") },
 		} {
 			f := w.follow("table", "l1")
-			waiting := []<-chan reply{w.wait(f), w.wait(f)}
+			waiting := []<-chan shapeReply{w.wait(f), w.wait(f)}
 			end(f)
 			for _, live := range waiting {
 				w.refetch(live)

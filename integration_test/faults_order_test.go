@@ -243,7 +243,7 @@ var orderFaults = []fault{
 	{entry: "B045", name: "an offset beyond the end", run: func(w *faultWorld) {
 		w.sql("CREATE TABLE ob (id int PRIMARY KEY); INSERT INTO ob VALUES (1)")
 		f := w.follow("table", "ob")
-		replies := make([]reply, 3)
+		replies := make([]shapeReply, 3)
 		var asking sync.WaitGroup
 		for i, more := range [][]string{nil, {"live", "true"}, {"live", "true", "live_sse", "true"}} {
 			q := shape(append([]string{"table", "ob", "offset", "999999999999_0", "handle", f.Handle}, more...)...)

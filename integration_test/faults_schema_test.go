@@ -91,7 +91,7 @@ var schemaFaults = []fault{
 			require.Equal(w, http.StatusBadRequest, a.status, c.change)
 			require.Contains(w, a.body, "does not exist")
 			w.sql(c.undo)
-			f.Tolerate = func(code int, _ string) bool { return code == http.StatusBadRequest } // the catalogue's reply may be a moment old
+			f.Tolerate = func(code int, _ string) bool { return code == http.StatusBadRequest } // the catalogue's shapeReply may be a moment old
 			w.changed(f, "SELECT * FROM "+c.table)
 		}
 		w.sql("INSERT INTO keep VALUES (1)")

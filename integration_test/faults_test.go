@@ -120,8 +120,8 @@ func (w *faultWorld) changed(f *Fold, sql string) {
 	w.same(late, sql)
 }
 
-// reply is what a request was answered, and how long it took.
-type reply struct {
+// shapeReply is what a request was answered, and how long it took.
+type shapeReply struct {
 	status int
 	header http.Header
 	body   string
@@ -130,24 +130,24 @@ type reply struct {
 }
 
 // ask makes one request for a shape.
-func (w *faultWorld) ask(method string, q url.Values) reply {
+func (w *faultWorld) ask(method string, q url.Values) shapeReply {
 	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 	defer cancel()
 	began := time.Now()
 	req, err := http.NewRequestWithContext(ctx, method, w.srv.url+"/v1/shape?"+q.Encode(), http.NoBody)
 	if err != nil {
-		return reply{err: err}
+		return shapeReply{err: err}
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return reply{err: err}
+		return shapeReply{err: err}
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	return reply{res.StatusCode, res.Header, string(body), time.Since(began), err}
+	return shapeReply{res.StatusCode, res.Header, string(body), time.Since(began), err}
 }
 
-func (w *faultWorld) get(pairs ...string) reply {
+func (w *faultWorld) get(pairs ...string) shapeReply {
 	w.Helper()
 	a := w.ask(http.MethodGet, shape(pairs...))
 	require.NoError(w, a.err)
@@ -163,21 +163,21 @@ func (w *faultWorld) delete(pairs ...string) {
 }
 
 // wait sends a live request from where a client is, returns once the server holds it, and then gives its reply.
-func (w *faultWorld) wait(f *Fold) <-chan reply {
+func (w *faultWorld) wait(f *Fold) <-chan shapeReply {
 	w.Helper()
 	q := url.Values{"live": {"true"}, "offset": {f.Offset}, "handle": {f.Handle}, "cursor": {f.Cursor}}
 	for name, v := range f.params {
 		q[name] = v
 	}
 	before := w.metric("shapeserver_http_live_requests")
-	answers := make(chan reply, 1)
+	answers := make(chan shapeReply, 1)
 	go func() { answers <- w.ask(http.MethodGet, q) }()
 	require.Eventually(w, func() bool { return len(answers) > 0 || w.metric("shapeserver_http_live_requests") > before }, 20*time.Second, 10*time.Millisecond)
 	return answers
 }
 
 // refetch requires that a live request is told to refetch well before it would have ended by itself.
-func (w *faultWorld) refetch(answers <-chan reply) {
+func (w *faultWorld) refetch(answers <-chan shapeReply) {
 	w.Helper()
 	a := <-answers
 	require.NoError(w, a.err)
