@@ -60,6 +60,10 @@ soak: need/go need/cc ## Compare 200 shapes with PostgreSQL for DURATION=30m und
 	$(WITH_POSTGRES) env SHAPESERVER_SOAK_DURATION=$${DURATION:-30m} SHAPESERVER_SOAK_SEED=$${SEED:-} \
 		go test -timeout 24h -v -run '^TestSoak$$' $(TESTFLAGS) ./integration_test/
 
+.PHONY: soak/suspend
+soak/suspend: need/go need/cc ## Suspend and resume consumers CYCLES=1000000 times, and look for what is left
+	SHAPESERVER_TEST_CYCLES=$${CYCLES:-1000000} go test -timeout 60m -v -run '^TestSuspendAndResumeLeakNothing$$' $(TESTFLAGS) ./shapecache/
+
 .PHONY: test/crash
 test/crash: need/go need/cc ## Fail, stop and kill the server at every step of a shape's life, with 1 and with 200 shapes
 	$(WITH_POSTGRES) env SHAPESERVER_TEST_CRASH=all go test -timeout 90m -failfast -v -run '^TestFailpoints$$' $(TESTFLAGS) ./integration_test/
