@@ -90,7 +90,7 @@ func foldJunction(n *node) *node {
 }
 
 // foldCase leaves out the branches that are never taken. It keeps a CASE whose one remaining branch has a collation of
-// its own, since that would decide in its place.
+// its own, since that would decide in its place. The branches that were left out may have given the others their type.
 func foldCase(n *node) *node {
 	last := len(n.args) - 1
 	var args []*node
@@ -106,15 +106,31 @@ func foldCase(n *node) *node {
 			break
 		}
 	}
+	if len(args) == last && otherwise == n.args[last] {
+		return n
+	}
 	if len(args) == 0 {
 		if otherwise.coll != n.coll {
 			return n
 		}
-		return otherwise
+		return written(otherwise)
 	}
-	args = append(args, otherwise)
+	args = append(args, written(otherwise))
+	for i := 1; i < len(args); i += 2 {
+		args[i] = written(args[i])
+	}
 	n.args, n.size = args, 0
 	return n
+}
+
+// written makes an implicit cast explicit, for a place that no longer asks for it.
+func written(n *node) *node {
+	if n.kind != nodeCast || !n.implicit {
+		return n
+	}
+	c := *n
+	c.implicit = false
+	return &c
 }
 
 // nullByNull reports whether n is NULL because one of its arguments is.

@@ -39,13 +39,15 @@ func TestSQLIsTheIdentity(t *testing.T) {
 		{"ts > '2024-01-01'", "(ts > '2024-01-01 00:00:00+00'::timestamptz)"},
 		{`t = 'it''s \ "x"'`, `(t = E'it''s \\ "x"'::text)`},
 		{"n = 1 + 1", "(n = '2'::int4)"},
+		{"e < CASE WHEN 1 = 1 THEN n ELSE e END", "(e < (n)::numeric)"},
+		{"e < CASE WHEN c THEN n WHEN 1 = 2 THEN e ELSE id END", "(e < CASE WHEN c THEN (n)::numeric ELSE (id)::numeric END)"},
 		{"1 = 1", "true"},
 		{"NULL", "NULL::bool"},
 		{"n = NULL", "NULL::bool"},
 		{"t NOT LIKE 'a%'", "(t !~~ 'a%'::text)"},
 		{`t COLLATE "C" < 'b'`, `((t COLLATE "C") < 'b'::text)`},
 		{"n IS DISTINCT FROM NULL", "(n IS NOT NULL)"},
-		{"(n, id) < (1, 2)", "((n < 1) OR ((n = 1) AND (id < 2)))"},
+		{"(n, id) < (1, 2)", "(ROW(n, id) < ROW(1, 2))"},
 		{"p IS NULL", "(p IS NULL)"},
 	} {
 		e, err := where.Parse(tc.text, map[string]string{"1": "10"}, testScope())
