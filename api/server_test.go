@@ -66,7 +66,7 @@ func TestHealth(t *testing.T) {
 		require.Equal(t, "no-cache, no-store, must-revalidate", w.Header().Get("cache-control"))
 		require.Equal(t, "application/json; charset=utf-8", w.Header().Get("content-type"))
 	}
-	f.backend.full = true // reads go on, so the status stays
+	f.backend.health, f.backend.full = HealthActive, true // reads go on, so the status stays
 	w := f.do(t, http.MethodGet, "/v1/health", "")
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Equal(t, `{"status":"active","storage":"full"}`, w.Body.String())
