@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -191,7 +192,11 @@ func (s *server) failing(handle func(http.ResponseWriter, *http.Request) *failur
 // fail sends a failure. Nothing of the body may have been sent before.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	if f.status >= http.StatusInternalServerError && !f.known && f.cause != nil && r.Context().Err() == nil {
-		s.opts.Logger.ErrorContext(r.Context(), "request failed", "request_id", w.Header().Get("X-Request-Id"),
+		level := slog.LevelError
+		if f.status == http.StatusServiceUnavailable {
+			level = slog.LevelWarn // the client comes again
+		}
+		s.opts.Logger.Log(r.Context(), level, "request failed", "request_id", w.Header().Get("X-Request-Id"),
 			"status", f.status, "error", f.cause)
 	}
 	body, ok := f.body.(rawJSON)
