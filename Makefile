@@ -42,7 +42,7 @@ test/unit: need/go need/cc ## Run the packages' own tests, without integration_t
 	$(WITH_POSTGRES) go test -race -timeout 10m $(TESTFLAGS) $(UNIT_PACKAGES)
 
 .PHONY: test/integration
-test/integration: need/go need/cc js ## Run the whole server against a real PostgreSQL and the real npm client
+test/integration: need/go need/cc js ## Run the whole server against a real PostgreSQL and the real npm packages
 	$(WITH_POSTGRES) go test -race -timeout 20m $(TESTFLAGS) ./integration_test/
 
 .PHONY: test/repeat
@@ -126,7 +126,7 @@ need/cc: need/go
 js:
 	@if command -v npm >/dev/null && command -v node >/dev/null; then \
 		[ $(JS)/node_modules/.package-lock.json -nt $(JS)/package-lock.json ] || \
-			(cd $(JS) && npm ci --no-audit --no-fund && touch node_modules/.package-lock.json); \
+			(cd $(JS) && npm ci --ignore-scripts --omit=peer --no-audit --no-fund && touch node_modules/.package-lock.json); \
 	else \
-		echo "missing: node 20 or newer and npm: the tests that run the npm package @electric-sql/client will be skipped" >&2; \
+		echo "missing: node 20 or newer and npm: the tests that run npm packages will be skipped" >&2; \
 	fi

@@ -1,5 +1,5 @@
 // Package integration tests the whole server: the real binary, as a process of its own, against a real PostgreSQL and
-// the real npm client, over HTTP.
+// the real npm packages (js, in Node and in Chromium), over HTTP.
 //
 // It owns Fold, a client that follows a shape and notices every breach of the protocol; the process harness; and the
 // runner for the transcripts of testdata; the tests of reported faults, by entry (faults_test.go); the oracle soak. Databases come from internal/pgtest. It leaves the parts to their packages'

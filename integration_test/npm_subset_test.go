@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -23,11 +22,8 @@ import (
 // subset asks for a subset as an application does, waits for it, and returns the rows of the shape after it.
 func (c *npmClient) subset(t *testing.T, params map[string]any) map[string]string {
 	t.Helper()
-	line, err := json.Marshal(params)
-	require.NoError(t, err)
-	_, err = fmt.Fprintf(c.in, "%s\n", line)
-	require.NoError(t, err)
-	e := c.await(t, "subset "+string(line), func(e npmEvent) bool { return e.Event == "subset" })
+	c.send(t, params)
+	e := c.await(t, fmt.Sprintf("subset %v", params), func(e npmEvent) bool { return e.Event == "subset" })
 	return titles(e.Rows)
 }
 

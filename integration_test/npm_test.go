@@ -18,31 +18,46 @@ import (
 	"github.com/shapeserver/shapeserver/internal/pgtest"
 )
 
-// npmEvent is a line of js/follow.mjs.
+// npmEvent is a line that an application of js/ prints.
 type npmEvent struct {
 	Event     string           `json:"event"`
 	Operation string           `json:"operation"`
 	Control   string           `json:"control"`
 	Key       string           `json:"key"`
 	Message   string           `json:"message"`
+	N         int              `json:"n"`
+	Status    int              `json:"status"`
+	Coding    string           `json:"coding"`
 	Value     map[string]any   `json:"value"`
 	Rows      []map[string]any `json:"rows"`
 }
 
-// npmClient is a node process that follows a shape with the npm package @electric-sql/client.
+// npmClient is an application of js/, which follows a shape with an npm package.
 type npmClient struct {
 	events chan npmEvent // closed when the process has ended
-	in     io.Writer     // subsets to ask for
+	in     io.Writer     // what the application takes, see send
 	seen   []npmEvent
 	stderr *logBuffer
 }
 
-// followWithNpm starts a client. A machine without node skips the test; CI must have it.
+// npmRuntimes are what runs the applications of js/: each gives the beginning of a command line of node. It skips the test
+// where the program is not installed.
+var npmRuntimes = map[string]func(*testing.T) []string{
+	"node":     func(*testing.T) []string { return []string{"node.mjs"} },
+	"chromium": func(t *testing.T) []string { return []string{"chromium.mjs", needProgram(t, "chromium")} },
+}
+
+// followWithNpm follows a shape with the npm package @electric-sql/client in node.
 func followWithNpm(t *testing.T, base string, params, options map[string]any) *npmClient {
 	t.Helper()
+	return startNpm(t, "node", "client", base, params, options)
+}
+
+// startNpm starts an application of js/ in a runtime. A machine without node skips the test; CI must have it.
+func startNpm(t *testing.T, runtime, app, base string, params, options map[string]any) *npmClient {
+	t.Helper()
 	node, err := exec.LookPath("node")
-	_, errModules := os.Stat(filepath.Join("js", "node_modules", "@electric-sql", "client"))
-	if err != nil || errModules != nil {
+	if err != nil || !npmInstalled() {
 		message := "needs node 20 or newer and `make js` (npm ci in integration_test/js)"
 		if os.Getenv("CI") != "" {
 			t.Fatal(message)
@@ -53,7 +68,7 @@ func followWithNpm(t *testing.T, base string, params, options map[string]any) *n
 	require.NoError(t, err)
 	o, err := json.Marshal(options)
 	require.NoError(t, err)
-	cmd := exec.Command(node, "follow.mjs", base, string(p), string(o))
+	cmd := exec.Command(node, append(npmRuntimes[runtime](t), app, base, string(p), string(o))...)
 	cmd.Dir = "js"
 	c := &npmClient{events: make(chan npmEvent, 10_000), stderr: &logBuffer{}}
 	cmd.Stderr = c.stderr
@@ -81,10 +96,30 @@ func followWithNpm(t *testing.T, base string, params, options map[string]any) *n
 			t.Errorf("node: %v: %s", err, c.stderr)
 		}
 		if t.Failed() {
-			t.Logf("the client saw, last: %+v\nand said: %s", c.seen[max(0, len(c.seen)-20):], c.stderr)
+			t.Logf("the client saw, last: %+v\nand said: %s", c.seen[max(0, len(c.seen)-20):], lastLines(c.stderr.String(), 40))
 		}
 	})
 	return c
+}
+
+// npmInstalled tells whether the packages of js/package-lock.json are installed: `make js` leaves npm's own list of them
+// newer than it.
+func npmInstalled() bool {
+	locked, err := os.Stat(filepath.Join("js", "package-lock.json"))
+	if err != nil {
+		return false
+	}
+	installed, err := os.Stat(filepath.Join("js", "node_modules", ".package-lock.json"))
+	return err == nil && installed.ModTime().After(locked.ModTime())
+}
+
+// send gives the application an object.
+func (c *npmClient) send(t *testing.T, o map[string]any) {
+	t.Helper()
+	line, err := json.Marshal(o)
+	require.NoError(t, err)
+	_, err = fmt.Fprintf(c.in, "%s\n", line)
+	require.NoError(t, err)
 }
 
 // await reads events until one satisfies want and returns it. An error event fails the test.
@@ -116,17 +151,17 @@ func (c *npmClient) awaitChange(t *testing.T, operation, key string) npmEvent {
 // awaitRows waits until the client's rows are these, written as "id=title".
 func (c *npmClient) awaitRows(t *testing.T, want ...string) {
 	t.Helper()
-	c.await(t, fmt.Sprintf("rows %v", want), func(e npmEvent) bool {
-		if e.Event != "rows" {
-			return false
-		}
-		var got []string
-		for _, r := range e.Rows {
-			got = append(got, fmt.Sprintf("%v=%v", r["id"], r["title"]))
-		}
-		slices.Sort(got)
-		return slices.Equal(got, want)
-	})
+	c.await(t, fmt.Sprintf("rows %v", want), func(e npmEvent) bool { return e.Event == "rows" && e.has(want...) })
+}
+
+// has tells whether the rows of an event are these.
+func (e npmEvent) has(want ...string) bool {
+	var got []string
+	for _, r := range e.Rows {
+		got = append(got, fmt.Sprintf("%v=%v", r["id"], r["title"]))
+	}
+	slices.Sort(got)
+	return slices.Equal(got, want)
 }
 
 // The npm client, unmodified, sees inserts, updates and deletes, refetches after a TRUNCATE, and goes on from where it

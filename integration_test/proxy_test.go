@@ -93,7 +93,7 @@ func needProgram(t *testing.T, name string) string {
 		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
 	}
 	if err != nil {
-		t.Skipf("%s is not installed (on Debian: apt-get install nginx varnish)", name)
+		t.Skipf("%s is not installed (on Debian: apt-get install nginx varnish chromium)", name)
 	}
 	return path
 }
