@@ -41,6 +41,7 @@ func registerArithmetic() {
 		return intValue(int64(toDecimal(v).trim().scale))
 	}})
 	register("numeric_trim_scale", &builtin{f1: onFinite(decimal.trim)})
+	register("dpow", &builtin{check: checkPower, f2: power})
 	register("dpi", &builtin{fn: func([]value) value { return floatValue(math.Pi) }})
 	register("degrees", &builtin{f1: func(v value) value {
 		r := v.float() / radiansPerDegree

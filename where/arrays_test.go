@@ -77,6 +77,6 @@ func TestArraysAgreeWithPostgres(t *testing.T) {
 	} {
 		add("%s", x)
 	}
-	o.checkSome(t, exprs)
+	o.checkSome(t, exprs, 8)
 	o.report(t)
 }

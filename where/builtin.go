@@ -9,6 +9,8 @@ type builtin struct {
 	// checkFolded is check for what only the values of constant arguments show; not all arguments are constant then.
 	checkFolded func(*node) error
 
+	infinite bool // takes infinite intervals; for others the call fails
+
 	order   order                // a comparison operator
 	compare func(a, b value) int // of a comparison; nil takes the order of the arguments' type
 
@@ -227,7 +229,7 @@ func registerCasts() {
 		"timestamp_date": timestampToDate, "timestamptz_date": timestampToDate,
 		"timestamp_time": timestampToTime, "timestamptz_time": timestampToTime,
 		"time_interval":      func(v value) value { return v },
-		"interval_time":      func(v value) value { return intValue(v.i - floorDiv(v.i, usPerDay)*usPerDay) },
+		"interval_time":      intervalToTime,
 		"timetz_time":        func(v value) value { return intValue(v.i) },
 		"time_timetz":        same,
 		"timestamptz_timetz": timestampToTime,

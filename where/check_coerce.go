@@ -43,7 +43,7 @@ func (c *checker) coerce(n *node, to *typ, ctx castContext, typmod int32, loc in
 		return nil, errorAt(loc, "the cast from type %s to type %s is not supported", n.typ, to)
 	}
 	if to.collatable {
-		cast.coll = n.coll
+		cast.coll = n.handsOn()
 		if cast.coll.strength == collNone {
 			cast.coll = c.ofType(to)
 		}
@@ -95,12 +95,12 @@ func (c *checker) literal(n *node, to *typ, typmod int32) (*node, error) {
 		}
 		c.paramTypes[n.param] = to
 	}
+	if to.base != nil { // also of NULL, which its constraints may forbid
+		return nil, errorAt(n.loc, "casts to domain %s are not supported", to)
+	}
 	if n.val.st == isNull {
 		k.val = nullValue
 		return k, nil
-	}
-	if to.base != nil {
-		return nil, errorAt(n.loc, "casts to domain %s are not supported", to)
 	}
 	if !to.known() {
 		return nil, errorAt(n.loc, "unsupported type %s%s", to, typeRefusal(to))

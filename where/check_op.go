@@ -243,8 +243,9 @@ func (c *checker) inputCollation(args []*node, loc int) (collation, error) {
 	var in collation
 	for _, a := range args {
 		var ok bool
-		if in, ok = in.merge(a.coll); !ok {
-			return in, errorAt(loc, "collation mismatch between explicit collations %s and %s", in.name(), a.coll.name())
+		coll := a.handsOn()
+		if in, ok = in.merge(coll); !ok {
+			return in, errorAt(loc, "collation mismatch between explicit collations %s and %s", in.name(), coll.name())
 		}
 	}
 	return in, nil

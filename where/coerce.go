@@ -146,7 +146,9 @@ func (s *typeSet) resolvePolymorphic(actual, declared []*typ) (polymorphic, bool
 			}
 			p.multi = a
 		case oidAnyCompatible, oidAnyCompatibleNonArray:
-			compat = append(compat, a)
+			if !a.is(oidUnknown) { // a domain stays one beside a literal
+				compat = append(compat, a)
+			}
 		case oidAnyCompatibleArray:
 			wantCompatArray = true
 			if a.is(oidUnknown) {
@@ -180,9 +182,6 @@ func (s *typeSet) resolvePolymorphic(actual, declared []*typ) (polymorphic, bool
 		var ok bool
 		if p.compat, ok = s.commonOf(compat); !ok {
 			return p, false
-		}
-		if p.compat.is(oidUnknown) {
-			p.compat = nil
 		}
 	}
 	if p.compat != nil {

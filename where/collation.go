@@ -39,6 +39,15 @@ func (c collation) merge(o collation) (collation, bool) {
 	}
 }
 
+// handsOn is the collation that n gives to what stands around it: none when its own type has none, although coll then
+// holds that of its inputs. A column of a user's base type has one that is not known from the type.
+func (n *node) handsOn() collation {
+	if !n.typ.collatable && n.kind != nodeColumn {
+		return collation{}
+	}
+	return n.coll
+}
+
 // ofType is the collation of a value of a collatable type that has no other: C for name, whatever the database's is.
 func (c *checker) ofType(t *typ) collation {
 	if t = t.baseType(); t.kind == KindArray {

@@ -1,11 +1,16 @@
 package where
 
 import (
+	"slices"
+
 	"github.com/shapeserver/shapeserver/changes"
 )
 
 // compile compiles an expression of any type.
 func compile(n *node) eval {
+	if n.typ.collatable && alwaysNull(n) {
+		return func(changes.Row) value { return nullValue }
+	}
 	switch n.kind {
 	case nodeConst:
 		v := n.val
@@ -83,6 +88,9 @@ func compileColumn(n *node) eval {
 // compileCall compiles operators and functions.
 func compileCall(n *node) eval {
 	b := builtins[n.fn.key]
+	if b.order == 0 && !b.infinite {
+		n = finiteArgs(n)
+	}
 	if b.build != nil {
 		return b.build(n)
 	}
@@ -124,6 +132,23 @@ func compileCall(n *node) eval {
 	}
 }
 
+// finiteArgs returns n with arguments that fail where they are infinite intervals.
+func finiteArgs(n *node) *node {
+	args := n.args
+	for i, a := range args {
+		if !a.typ.baseType().is(oidInterval) || a.isConst() { // constants are finite
+			continue
+		}
+		if &args[0] == &n.args[0] {
+			args = slices.Clone(args)
+		}
+		args[i] = &node{kind: nodeCast, typ: a.typ, loc: a.loc, args: []*node{a}, implicit: true, method: castFinite, typmod: -1}
+	}
+	c := *n
+	c.args = args
+	return &c
+}
+
 func compileCast(n *node) eval {
 	arg := compile(n.args[0])
 	convert := castFuncOf(n)
@@ -143,6 +168,13 @@ func castFuncOf(n *node) func(value) value {
 	switch n.method {
 	case castFunc:
 		f = builtins[n.key].f1
+	case castFinite:
+		f = func(v value) value {
+			if !finiteInterval(v) {
+				return failedValue
+			}
+			return v
+		}
 	case castText:
 		output, input := codecOf(from).output, codecOf(to).input
 		f = func(v value) value {

@@ -30,14 +30,14 @@ func TestOperatorsAgreeWithPostgres(t *testing.T) {
 				fmt.Sprintf("%s %s '1 day'::interval", a.column, op), fmt.Sprintf("%s %s 5000000000", a.column, op),
 			)
 		}
-		o.checkSome(t, exprs)
+		o.checkSome(t, exprs, 8)
 	}
 	for _, op := range prefix {
 		var exprs []string
 		for _, a := range o.kinds {
 			exprs = append(exprs, fmt.Sprintf("%s %s", op, a.column))
 		}
-		o.checkSome(t, exprs)
+		o.checkSome(t, exprs, 8)
 	}
 	o.report(t)
 }
@@ -60,7 +60,7 @@ func TestCastsAgreeWithPostgres(t *testing.T) {
 				exprs = append(exprs, fmt.Sprintf("%s::text::%s", from.column, target))
 			}
 		}
-		o.checkSome(t, exprs)
+		o.checkSome(t, exprs, 8)
 	}
 	o.report(t)
 }
@@ -101,7 +101,7 @@ func TestFunctionsAgreeWithPostgres(t *testing.T) {
 				}
 			}
 		}
-		o.checkSome(t, exprs)
+		o.checkSome(t, exprs, 24)
 	}
 	o.report(t)
 }

@@ -1,5 +1,7 @@
 package where
 
+import "slices"
+
 // fold replaces what depends on no column by its value, from the leaves up, as Postgres's planner does. What would
 // fail for every row is refused.
 func fold(n *node) (*node, error) {
@@ -32,10 +34,13 @@ func fold(n *node) (*node, error) {
 	if !all && n.kind == nodeCase {
 		return foldCase(n), nil
 	}
-	if !all && !nullByNull(n) {
+	if !all && n.kind == nodeNullIf && slices.ContainsFunc(n.args, alwaysNull) {
+		return written(n.args[0]), nil // nothing equals NULL
+	}
+	if !all && !alwaysNull(n) {
 		return n, nil
 	}
-	if n.typ.collatable && n.coll.strength == collExplicit || all && losesCollation(n) {
+	if n.typ.collatable && n.coll.strength == collExplicit || losesCollation(n) {
 		return n, nil // its value alone would lose the collation
 	}
 	v := nullValue
@@ -133,21 +138,20 @@ func written(n *node) *node {
 	return &c
 }
 
-// nullByNull reports whether n is NULL because one of its arguments is.
-func nullByNull(n *node) bool {
+// alwaysNull reports whether n, whose arguments are folded, is NULL or a strict operator, function or cast of what is: then
+// Postgres does not evaluate its other arguments, which might fail. An argument that is no constant can be always NULL
+// only where fold kept its collation.
+func alwaysNull(n *node) bool {
 	switch n.kind {
+	case nodeConst:
+		return n.val.st == isNull
 	case nodeOp, nodeFunc:
 		if !n.fn.strict || n.fn.variadic != nil { // the arguments of a variadic function are elements of one
 			return false
 		}
-	case nodeCast:
+	case nodeCast, nodeCollate:
 	default:
 		return false
 	}
-	for _, a := range n.args {
-		if a.isConst() && a.val.st == isNull {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.args, func(a *node) bool { return (a.isConst() || a.typ.collatable) && alwaysNull(a) })
 }

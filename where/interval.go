@@ -20,7 +20,28 @@ func (p *intervalParts) value() (value, bool) {
 	if p.months != int64(int32(p.months)) || p.days != int64(int32(p.days)) {
 		return value{}, false
 	}
-	return value{st: isSet, i: p.us, j: packDays(int32(p.months), int32(p.days))}, true
+	v := value{st: isSet, i: p.us, j: packDays(int32(p.months), int32(p.days))}
+	return v, finiteInterval(v)
+}
+
+// The infinite intervals, new in Postgres 17, have the extremes in all fields, and so stand before and behind all
+// others. Columns may hold them; they are compared, tested by isfinite and written as text. Literals of them are refused,
+// since older releases do, and every other function of them fails.
+var (
+	intervalPosInf = value{st: isSet, i: math.MaxInt64, j: packDays(math.MaxInt32, math.MaxInt32)}
+	intervalNegInf = value{st: isSet, i: math.MinInt64, j: packDays(math.MinInt32, math.MinInt32)}
+)
+
+// intervalToTime leaves days and months out.
+func intervalToTime(v value) value {
+	if !finiteInterval(v) {
+		return failedValue
+	}
+	return intValue(v.i - floorDiv(v.i, usPerDay)*usPerDay)
+}
+
+func finiteInterval(v value) bool {
+	return (v.i != intervalPosInf.i || v.j != intervalPosInf.j) && (v.i != intervalNegInf.i || v.j != intervalNegInf.j)
 }
 
 // intervalUnit is one field: how many months, days and µs one of it is.
@@ -191,8 +212,14 @@ func (c *cursor) longClock() (int64, bool) {
 	return us, true
 }
 
-// readInterval reads IntervalStyle iso_8601, "P1Y2M3DT4H5M6.5S" with a sign on each field.
+// readInterval reads IntervalStyle iso_8601, "P1Y2M3DT4H5M6.5S" with a sign on each field, infinity and -infinity.
 func readInterval(b []byte) (value, bool) {
+	switch string(b) {
+	case "infinity":
+		return intervalPosInf, true
+	case "-infinity":
+		return intervalNegInf, true
+	}
 	c := cursor{s: unsafeString(b)}
 	if !c.accept('P') || c.done() {
 		return value{}, false
@@ -246,8 +273,14 @@ func readInterval(b []byte) (value, bool) {
 	return p.value()
 }
 
-// outputInterval writes IntervalStyle iso_8601.
+// outputInterval writes what readInterval reads.
 func outputInterval(v value) string {
+	if !finiteInterval(v) {
+		if v.i < 0 {
+			return "-infinity"
+		}
+		return "infinity"
+	}
 	b := []byte{'P'}
 	field := func(n int64, unit byte) {
 		if n != 0 {

@@ -115,7 +115,7 @@ func TestJSONBOrderAndChangesAgreeWithPostgres(t *testing.T) {
 	} {
 		add("%s", e)
 	}
-	o.checkSome(t, exprs)
+	o.checkSome(t, exprs, 8)
 	o.report(t)
 }
 
@@ -143,6 +143,6 @@ func TestJSONTextAgreesWithPostgres(t *testing.T) {
 			add(f, d)
 		}
 	}
-	o.checkSome(t, exprs)
+	o.checkSome(t, exprs, 8)
 	o.report(t)
 }

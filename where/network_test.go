@@ -71,6 +71,6 @@ func TestNetworksAgreeWithPostgres(t *testing.T) {
 			add(f, x)
 		}
 	}
-	o.checkSome(t, exprs)
+	o.checkSome(t, exprs, 8)
 	o.report(t)
 }

@@ -46,6 +46,7 @@ const (
 	castFunc                      // a builtin named by key
 	castText                      // through the text form
 	castArray                     // every element through sub
+	castFinite                    // the same interval, failing when it is infinite
 )
 
 // node is one node of the typed tree. Nodes are not changed once the checker has returned them, except by fold.

@@ -9,7 +9,6 @@ func init() {
 	for _, key := range []string{"dexp", "dlog1", "dlog10", "dcbrt"} {
 		refusals[key] = clib
 	}
-	refusals["dpow"] = clib + "; write a product, such as n * n"
 	for _, key := range []string{"numeric_power"} {
 		refusals[key] = "the digits it rounds to differ between releases of Postgres; write a product, such as n * n"
 	}

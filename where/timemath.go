@@ -36,7 +36,7 @@ func registerTimes() {
 	} {
 		register(key, &builtin{f2: f})
 	}
-	register("interval_finite", &builtin{f1: func(value) value { return boolValue(true) }}) // infinite ones, new in Postgres 17, are not read
+	register("interval_finite", &builtin{infinite: true, f1: func(v value) value { return boolValue(finiteInterval(v)) }})
 	register("interval_um", &builtin{f1: func(v value) value { return addIntervals(value{st: isSet}, v, -1) }})
 	register("interval_justify_hours", &builtin{f1: justifyHours})
 	register("interval_justify_days", &builtin{f1: justifyDays})
