@@ -74,7 +74,9 @@ function end(problem) {
 
 const lines = createInterface({ input: process.stdin })
 lines.on('line', send)
-lines.on('close', () => {
+function stop() {
   stopping = true
   process.kill(-browser.pid, 'SIGKILL')
-})
+}
+lines.on('close', stop)
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, stop) // the browser's group does not get them
