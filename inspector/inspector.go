@@ -60,7 +60,8 @@ type entry struct {
 	checked time.Time // when the look-up that last confirmed the table began
 }
 
-// New makes an Inspector that asks over the pool's connections. The pool stays the caller's.
+// New makes an Inspector that asks over the pool's connections. The pool stays the caller's. Where a pooler in transaction
+// mode may stand between, its DefaultQueryExecMode has to be pgx.QueryExecModeExec.
 func New(pool *pgxpool.Pool, opts Options) *Inspector {
 	return &Inspector{
 		pool:   pool,

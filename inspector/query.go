@@ -154,10 +154,25 @@ type relationRow struct {
 	Unreplicated string      `json:"unreplicated"` // a partition whose changes are not in the stream
 }
 
-// fetch runs one of the describe queries.
-func (in *Inspector) fetch(ctx context.Context, sql string, args ...any) ([]relationRow, map[uint32]typeRow, error) {
-	// QueryExecModeExec is one round trip with an unnamed statement, whatever the pool's default is.
-	rows, err := in.pool.Query(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...)
+// noJIT turns compilation off for the rest of a transaction. Postgres expects far more of describe than there is when asked
+// for some hundred tables, and would compile for seconds what runs for milliseconds.
+const noJIT = `SELECT pg_catalog.set_config('jit', 'off', true)`
+
+// fetch runs one of the describe queries, in one round trip and one transaction with noJIT.
+func (in *Inspector) fetch(ctx context.Context, sql string, args ...any) (_ []relationRow, _ map[uint32]typeRow, err error) {
+	var batch pgx.Batch
+	batch.Queue(noJIT)
+	batch.Queue(sql, args...)
+	results := in.pool.SendBatch(ctx, &batch)
+	defer func() {
+		if cerr := results.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("read catalogue: %w", cerr)
+		}
+	}()
+	if _, err := results.Exec(); err != nil {
+		return nil, nil, fmt.Errorf("read catalogue: %w", err)
+	}
+	rows, err := results.Query()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read catalogue: %w", err)
 	}
