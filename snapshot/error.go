@@ -120,9 +120,15 @@ func (r *Reader) classify(ctx context.Context, d *shape.Definition, err error) e
 	return &Error{Message: "Unexpected error while creating snapshot: " + pgErr.Message, Class: ErrUnexpected, Err: err}
 }
 
-// whereMessage says why a clause fails for a row. Postgres's own words would quote the value, which the client may not
-// be allowed to see: the clause decides that.
+// whereMessage says that a clause fails for a row, and what to do.
 func whereMessage(code string) string {
+	return "The clause cannot be evaluated for every row of the table: " + failureOnRow(code) + " (SQLSTATE " + code +
+		"). Guard what fails, as in CASE WHEN b <> 0 THEN a / b > 1 END"
+}
+
+// failureOnRow names a failure of an evaluation (appendix A of the Postgres manual, "PostgreSQL Error Codes"). Postgres's
+// own words would quote the value, which the client may not be allowed to see: the clause decides that.
+func failureOnRow(code string) string {
 	what := map[string]string{
 		"22012": "division by zero", "22003": "a number is out of range", "22P02": "a text is not of the form that a type needs",
 		"22007": "a text is no date or time", "22008": "a date or time is out of range", "2201B": "a regular expression is not valid",
@@ -132,10 +138,9 @@ func whereMessage(code string) string {
 		"54001": "it is nested too deeply", "54000": "a result is too large",
 	}[code]
 	if what == "" {
-		what = "Postgres refuses a value"
+		return "Postgres refuses a value"
 	}
-	return "The clause cannot be evaluated for every row of the table: " + what + " (SQLSTATE " + code +
-		"). Guard what fails, as in CASE WHEN b <> 0 THEN a / b > 1 END"
+	return what
 }
 
 func droppedMessage(d *shape.Definition) string {

@@ -132,24 +132,7 @@ func refusedQuery(q Subset, err error) error {
 		}
 	}
 	if strings.HasPrefix(pgErr.Code, "22") { // data exception
-		return &QueryError{Field: "where", Message: "The clause cannot be evaluated on every row: " + dataException(pgErr.Code), Err: err}
+		return &QueryError{Field: "where", Message: "The clause cannot be evaluated on every row: " + failureOnRow(pgErr.Code), Err: err}
 	}
 	return nil
-}
-
-// dataException names a failure of an evaluation (appendix A of the Postgres manual, "PostgreSQL Error Codes"). Postgres's
-// own text may quote values of rows, also of columns that the client cannot see.
-func dataException(code string) string {
-	switch code {
-	case "22003":
-		return "numeric value out of range"
-	case "22007", "22008":
-		return "invalid or too large date or time"
-	case "22012":
-		return "division by zero"
-	case "22P02":
-		return "invalid text representation"
-	default:
-		return "data exception " + code
-	}
 }

@@ -34,6 +34,9 @@ func fold(n *node) (*node, error) {
 	if !all && n.kind == nodeCase {
 		return foldCase(n), nil
 	}
+	if !all && n.kind == nodeCoalesce {
+		return foldCoalesce(n), nil
+	}
 	if !all && n.kind == nodeNullIf && slices.ContainsFunc(n.args, alwaysNull) {
 		return written(n.args[0]), nil // nothing equals NULL
 	}
@@ -115,7 +118,7 @@ func foldCase(n *node) *node {
 		return n
 	}
 	if len(args) == 0 {
-		if otherwise.coll != n.coll {
+		if otherwise.handsOn() != n.coll {
 			return n
 		}
 		return written(otherwise)
@@ -123,6 +126,31 @@ func foldCase(n *node) *node {
 	args = append(args, written(otherwise))
 	for i := 1; i < len(args); i += 2 {
 		args[i] = written(args[i])
+	}
+	n.args, n.size = args, 0
+	return n
+}
+
+// foldCoalesce leaves out what is NULL, and what stands behind a constant. It keeps a COALESCE whose collation the others
+// would not give.
+func foldCoalesce(n *node) *node {
+	var args []*node
+	var coll collation
+	for _, a := range n.args {
+		if a.isConst() && a.val.st == isNull {
+			continue
+		}
+		args = append(args, written(a))
+		coll, _ = coll.merge(a.handsOn())
+		if a.isConst() {
+			break
+		}
+	}
+	switch {
+	case len(args) == len(n.args) || coll != n.coll:
+		return n
+	case len(args) == 1:
+		return args[0]
 	}
 	n.args, n.size = args, 0
 	return n
