@@ -77,6 +77,9 @@ type Backend interface {
 	// LastSeen returns the commit LSN up to which every transaction is committed to the logs of all shapes that it
 	// touches; 0 while it is not known. It never goes back.
 	LastSeen() changes.LSN
+	// CaughtUp reports whether everything has come again that clients may have had before the server was restarted: until
+	// then an offset beyond a log may well be one that the log had.
+	CaughtUp() bool
 
 	// Delete removes a shape. When it returns nil the handle is not found any more and its readers are woken. It gives
 	// shapecache.ErrGone for a handle that is not there.

@@ -265,6 +265,7 @@ type fakeBackend struct {
 
 	health   Health
 	full     bool
+	behind   bool // not caught up
 	ready    func(context.Context) error
 	tableErr error
 	create   func(*fakeLog)
@@ -431,6 +432,8 @@ func (b *fakeBackend) LastSeen() changes.LSN {
 	defer b.mu.Unlock()
 	return b.seen
 }
+
+func (b *fakeBackend) CaughtUp() bool { return !b.behind }
 
 func (b *fakeBackend) Delete(_ context.Context, h shape.Handle) error {
 	b.mu.Lock()

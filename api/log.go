@@ -78,6 +78,8 @@ func (s *server) serveLog(w http.ResponseWriter, r *http.Request, req *request, 
 			// Not begun: an empty answer would have to say where to go on, and there is nothing to go on with.
 		case v.ahead && expired && ctx.Err() != nil:
 			return &errNotReady // the server stops; the client did nothing wrong
+		case v.ahead && expired && !s.backend.CaughtUp():
+			return &errCatchingUp
 		case v.ahead && expired:
 			return &errOutOfBounds
 		case v.ahead:

@@ -251,6 +251,20 @@ func TestLongPollTimesOutWhileTheServerIsDown(t *testing.T) {
 	})
 }
 
+// After a crash a client may be ahead of the log until the stream has brought again what was served and not synced. The npm
+// client takes a 400 for the end.
+func TestAheadWhileCatchingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFront(t, Options{})
+		h, _ := f.shape(t)
+		f.backend.behind = true
+		w := f.get(t, "table=items&offset=999_0&handle="+string(h))
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+		require.Equal(t, "1", w.Header().Get("retry-after"))
+		require.Equal(t, "no-store", w.Header().Get("cache-control"))
+	})
+}
+
 func TestOutOfBounds(t *testing.T) {
 	for _, form := range []string{"", "&live=true", "&live=true&live_sse=true"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -113,6 +113,10 @@ func New(consumers Consumers, catalog Catalog, opts Options) *Collector {
 // global_last_seen_lsn of protocol.md §5.4. It is zero before Start.
 func (c *Collector) LastSeen() changes.LSN { return changes.LSN(c.tracker.seen.Load()) }
 
+// Applied returns the position below which the stream has come and everything in it has been applied. It is zero before
+// Start.
+func (c *Collector) Applied() changes.LSN { return c.tracker.progress.Load().applied }
+
 // Waiting returns how many transactions have been received and not applied.
 func (c *Collector) Waiting() int { return c.tracker.waiting() }
 

@@ -74,7 +74,7 @@ func newProcess(t testing.TB, db *pgtest.DB, settings ...string) *process {
 		log := p.log.String()
 		for _, bad := range []string{"WARNING: DATA RACE", "fatal error:", "panic:"} {
 			if strings.Contains(log, bad) && (bad != "panic:" || !p.mayPanic) {
-				t.Errorf("the server's log has %q", bad)
+				t.Errorf("the server's log has %q:\n%s", bad, linesFrom(log, bad, 100))
 			}
 		}
 		if t.Failed() {
@@ -211,6 +211,13 @@ func (b *logBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+// linesFrom returns up to n lines of the log, the first being the first that has mark.
+func linesFrom(log, mark string, n int) string {
+	_, after, _ := strings.Cut(log, mark)
+	lines := strings.SplitN(mark+after, "\n", n+1)
+	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
 func lastLines(s string, n int) string {

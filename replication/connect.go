@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/internal/sqltext"
 )
 
@@ -139,6 +140,7 @@ func (s *Stream) identify(ctx context.Context, db *pgconn.PgConn) (server, error
 		return srv, fmt.Errorf("identify system: %w", err)
 	}
 	srv.SystemID, srv.Timeline, srv.BackendPID, srv.database = id.SystemID, id.Timeline, db.PID(), id.DBName
+	srv.WALPosition = changes.LSN(id.XLogPos)
 	row, err := queryRow(ctx, db, `SELECT current_setting('server_version_num'), current_setting('wal_level'),
 		(SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'), pg_catalog.pg_is_in_recovery(),
 		(SELECT backend_start FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid())`)

@@ -50,6 +50,9 @@ type Info struct {
 	SystemID      string
 	Timeline      int32
 	ServerVersion int // server_version_num, such as 150018
+	// WALPosition is how far the WAL was flushed when the connection was made: what was committed before and is in the
+	// stream has all come once the stream is there.
+	WALPosition changes.LSN
 	// SlotCreated says that the slot is new: what was committed before ConfirmedLSN will not come. It and
 	// PublicationCreated are repeated until onConnect has returned nil once.
 	SlotCreated        bool

@@ -198,6 +198,12 @@ func (b *backend) LastSeen() changes.LSN {
 	return core.collector.LastSeen()
 }
 
+// CaughtUp implements api.Backend.
+func (b *backend) CaughtUp() bool {
+	core := b.s.core.Load()
+	return core != nil && core.collector.Applied() >= core.info.WALPosition
+}
+
 // Delete implements api.Backend.
 func (b *backend) Delete(ctx context.Context, h shape.Handle) error {
 	core := b.s.core.Load()

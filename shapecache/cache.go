@@ -104,7 +104,7 @@ type entry struct {
 	def      *shape.Definition
 	identity string
 	used     atomic.Int64 // when a request last found it, in unix nanoseconds
-	noted    int64        // the last value of used that was handed to status; of NoteUse alone
+	noted    int64        // the last value of used that was handed to status; of NoteUse alone, once the entry is registered
 
 	// made is closed when the shape can be handed out, or could not be made; then shape or err is set.
 	made  chan struct{}
@@ -223,7 +223,9 @@ func (c *Cache) find(def *shape.Definition) (*entry, error) {
 	if err := c.failed.refuse(identity, time.Now()); err != nil {
 		return nil, err
 	}
-	e = &entry{handle: shape.NewHandle(def, time.Now()), def: def, identity: identity, made: make(chan struct{})}
+	now := time.Now()
+	e = &entry{handle: shape.NewHandle(def, now), def: def, identity: identity, made: make(chan struct{}), noted: now.UnixNano()}
+	e.used.Store(e.noted)
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	e.cancel = cancel
 	c.byIdentity[identity], c.byHandle[e.handle] = e, e

@@ -35,8 +35,6 @@ func (c *Cache) create(ctx context.Context, e *entry) {
 	c.mu.Unlock()
 	close(e.made)
 	failpoint.Hit(failpoint.CreateAnnounced)
-	e.noted = time.Now().UnixNano()
-	e.used.Store(e.noted)
 	c.opts.Logger.InfoContext(ctx, "shape created", "handle", e.handle, "schema", e.def.Table.Schema, "table", e.def.Table.Name)
 	c.supervise(ctx, cons, func() error {
 		err := guard(func() error { return c.snapshot(ctx, e, cons) })
