@@ -66,6 +66,7 @@ var (
 	errSnapshotTimeout = failure{status: http.StatusServiceUnavailable, body: message{"Timed out while waiting for snapshot to start"}, retryAfter: 10, known: true}
 	errStackDown       = failure{status: http.StatusServiceUnavailable, body: message{"Timeout waiting for the server to be ready"}, retryAfter: 10}
 	errInternal        = failure{status: http.StatusInternalServerError, body: errorText{Error: "Internal server error"}}
+	errPostRoom        = failure{status: http.StatusServiceUnavailable, body: message{"Too many request bodies at once, please retry"}, retryAfter: 2, known: true}
 	errCatchingUp      = failure{status: http.StatusServiceUnavailable, body: message{"The server is catching up with the database, please retry"}, retryAfter: 1, known: true}
 	errOutOfBounds     = invalid("offset", "out of bounds for this shape")
 )

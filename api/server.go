@@ -21,6 +21,7 @@ type server struct {
 	secret    [sha256.Size]byte // of Options.Secret
 	headers   fixedHeaders
 	admission admission
+	postRoom  postRoom
 	known     *knownDefinitions
 	bodies    *bodies
 	encoders  *encoders
@@ -43,6 +44,7 @@ func newServer(backend Backend, opts Options) *server {
 		secret:    sha256.Sum256([]byte(opts.Secret)),
 		headers:   newFixedHeaders(opts),
 		admission: newAdmission(opts.MaxInitial, opts.MaxExisting, m),
+		postRoom:  newPostRoom(),
 		known:     newKnownDefinitions(opts.KnownDefinitions),
 		bodies:    newBodies(opts.BodyCacheBytes),
 		encoders:  newEncoders(),

@@ -39,16 +39,21 @@ func (s *server) shape(w http.ResponseWriter, r *http.Request) *failure {
 	}
 
 	named, live := s.lookup(shape.Handle(q.handle.text()))
+	if r.Method == http.MethodPost { // before admission: who sends a body slowly must not keep others out
+		release, f := s.postRoom.take(r)
+		if f != nil {
+			return f
+		}
+		defer release()
+		if f := q.mergeBody(w, r, s.opts.BodyTimeout); f != nil {
+			return f
+		}
+	}
 	permit, f := s.admission.acquire(live)
 	if f != nil {
 		return f
 	}
 	defer permit.release()
-	if r.Method == http.MethodPost {
-		if f := q.mergeBody(w, r, s.opts.BodyTimeout); f != nil {
-			return f
-		}
-	}
 	req, bad := newRequest(q)
 	t, f := s.resolve(r.Context(), req, bad, named)
 	if f != nil {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,13 @@ func TestDoctor(t *testing.T) {
 	require.Contains(t, out, "stop it first")
 
 	srv.stop(t)
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	for _, fix := range [][]string{nil, {"--fix"}} {
+		code, out = doctor(append([]string{"--storage-dir", elsewhere}, fix...)...)
+		require.Equal(t, 1, code, out)
+		require.Contains(t, out, "holds no logs", "not that every shape has lost its log")
+		require.NoDirExists(t, elsewhere)
+	}
 	code, out = doctor()
 	require.Zero(t, code, out)
 	db.Exec(t, "DELETE FROM shapeserver.shapes WHERE handle = '"+folds[0].Handle+"'")

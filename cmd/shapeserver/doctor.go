@@ -39,6 +39,10 @@ func (p program) doctor(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // best effort: everything is done
 	opts := doctor.Options{StreamID: cfg.StreamID, Publication: cfg.PublicationName(), Slot: cfg.SlotName(), Manual: cfg.ManualTablePublishing}
+	if !logstore.Exists(cfg.StorageDir) {
+		// Every shape would look as if its log were gone. A directory that is really lost is the next start's to deal with.
+		return fmt.Errorf("the storage directory %s (SHAPESERVER_STORAGE_DIR) holds no logs: name the directory of the server whose shapes these are", cfg.StorageDir)
+	}
 	store, err := logstore.Open(cfg.StorageDir, logstore.Options{ChunkBytes: cfg.ChunkBytes, Logger: p.logger(ctx, cfg)})
 	switch {
 	case err == nil:

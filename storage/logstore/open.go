@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -364,4 +366,10 @@ func syncDir(fsys vfs.FS, dir string) error {
 		return fmt.Errorf("close directory: %w", err)
 	}
 	return nil
+}
+
+// Exists reports whether dir has a store, without opening or making anything.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, dbName))
+	return err == nil
 }
