@@ -233,6 +233,9 @@ func (p *parsedURL) takeParameters() (ignored []string, err error) {
 	return ignored, nil
 }
 
+// notInHosts are the characters that separate a host from what is beside it in a URL; some stand in addresses of IPv6.
+const notInHosts = "[]:@/?#,%\\ \"<>|^`{}\x00\t\r\n"
+
 func (p *parsedURL) check() error {
 	switch {
 	case len(p.hosts) == 0 || slices.ContainsFunc(p.hosts, func(h hostPort) bool { return h.host == "" }):
@@ -243,6 +246,16 @@ func (p *parsedURL) check() error {
 		return errors.New("names no database: want postgres://user:password@host:port/database")
 	case strings.ContainsRune(p.user+p.password+p.database, 0):
 		return errors.New("contains a zero byte (%00), which Postgres cannot take")
+	}
+	for _, h := range p.hosts {
+		address, zone, _ := strings.Cut(h.host, "%")
+		if strings.HasPrefix(h.host, "/") { // the folder of a socket
+			if strings.ContainsRune(h.host, ',') {
+				return errors.New("has a socket's folder with a comma, which the driver takes for two hosts")
+			}
+		} else if strings.ContainsAny(zone, notInHosts) || strings.ContainsAny(h.host, notInHosts) && net.ParseIP(address) == nil {
+			return errors.New("has a host with a character that no host has: want a name, an address, or the folder of a socket")
+		}
 	}
 	if !p.params.Has("sslmode") {
 		p.params.Set("sslmode", "prefer")

@@ -110,6 +110,11 @@ func TestBadDatabaseURLs(t *testing.T) {
 		"postgres://u:p@h/d%00":                "zero byte",
 		"postgres://u:p@a,,b/d":                "names no host",
 		"postgres://u:p@h/d?connect_timeout=x": "connect_timeout",
+		"postgres://u:p@h/d?host=[":            "a character that no host has",
+		"postgres://u:p@%5B/d":                 "a character that no host has",
+		"postgres://u:p@h/d?host=a:b":          "a character that no host has",
+		"postgres://u:p@h/d?host=::1%25%2F":    "a character that no host has",
+		"postgres://u:p@%2Ftmp%2Ca/d":          "a comma",
 	} {
 		_, _, err := ParseDatabaseURL(in)
 		require.Error(t, err, in)
@@ -120,6 +125,7 @@ func TestBadDatabaseURLs(t *testing.T) {
 func FuzzParseDatabaseURL(f *testing.F) {
 	f.Add("postgres://u:p@[::1]:1,b:2/d%20?sslmode=disable&host=/tmp&port=1,2")
 	f.Add("postgresql://we%20ird:p%40@h/d/?ssl=true&password=x+y")
+	f.Add("postgres://0@000000/0?000000000000000&host=[")
 	f.Fuzz(func(t *testing.T, s string) {
 		u, _, err := ParseDatabaseURL(s)
 		if err != nil {
