@@ -94,6 +94,14 @@ func (s *Stream) connect(ctx context.Context) (*pgconn.PgConn, *meter, error) {
 	if err != nil {
 		return nil, nil, connectError(cfg, err)
 	}
+	if db.ParameterStatus("server_encoding") == "SQL_ASCII" {
+		// Postgres cannot convert from it, and would end the stream at the first byte that is not UTF-8, again and again.
+		// As they are, such bytes reach the Encoder of shapelog, which makes valid JSON of them.
+		if _, err := db.Exec(ctx, "SET client_encoding = 'SQL_ASCII'").ReadAll(); err != nil {
+			closeConn(ctx, db)
+			return nil, nil, fmt.Errorf("set the encoding: %w", err)
+		}
+	}
 	return db, last, nil
 }
 
