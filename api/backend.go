@@ -84,4 +84,7 @@ type Backend interface {
 	// Delete removes a shape. When it returns nil the handle is not found any more and its readers are woken. It gives
 	// shapecache.ErrGone for a handle that is not there.
 	Delete(ctx context.Context, h shape.Handle) error
+
+	// Damaged ends a shape whose log cannot be read any more. It does not wait, and may be called again.
+	Damaged(h shape.Handle)
 }

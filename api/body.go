@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/storage"
 )
 
@@ -116,6 +117,23 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, part storage.Bod
 	}
 }
 
+// unreadable returns the failure for an error of reading a shape's log.
+func (s *server) unreadable(h shape.Handle, err error) *failure {
+	s.endDamaged(h, err)
+	return fromError(err, errInternal)
+}
+
+// endDamaged reports whether err says that a log is damaged. Such a log fails for every request that comes, so its shape
+// ends: the next request is answered from a new one.
+func (s *server) endDamaged(h shape.Handle, err error) bool {
+	var corrupt *storage.CorruptError
+	if !errors.As(err, &corrupt) {
+		return false
+	}
+	s.backend.Damaged(h)
+	return true
+}
+
 // flusher returns what a Body calls before it waits for more.
 func flusher(w http.ResponseWriter) func() error {
 	if rw, ok := w.(*responseWriter); ok {
@@ -126,8 +144,7 @@ func flusher(w http.ResponseWriter) func() error {
 
 // cut ends a response that has begun and cannot be completed. It does not return.
 func (s *server) cut(ctx context.Context, w http.ResponseWriter, err error) {
-	var corrupt *storage.CorruptError
-	if errors.As(err, &corrupt) {
+	if s.endDamaged(shape.Handle(w.Header().Get("Electric-Handle")), err) {
 		s.opts.Logger.ErrorContext(ctx, "shape log is corrupt", "request_id", w.Header().Get("X-Request-Id"), "error", err)
 	} else {
 		// Mostly a client that went away, or a shape that was removed while it was read.

@@ -262,6 +262,7 @@ type fakeBackend struct {
 	seen    changes.LSN
 	created int
 	asked   int // calls of Table
+	damaged []shape.Handle
 
 	health   Health
 	full     bool
@@ -434,6 +435,12 @@ func (b *fakeBackend) LastSeen() changes.LSN {
 }
 
 func (b *fakeBackend) CaughtUp() bool { return !b.behind }
+
+func (b *fakeBackend) Damaged(h shape.Handle) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.damaged = append(b.damaged, h)
+}
 
 func (b *fakeBackend) Delete(_ context.Context, h shape.Handle) error {
 	b.mu.Lock()

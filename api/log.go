@@ -67,7 +67,7 @@ func (s *server) serveLog(w http.ResponseWriter, r *http.Request, req *request, 
 		patience := s.opts.LongPollTimeout
 		switch {
 		case v.state.Err != nil:
-			return fromError(v.state.Err, errInternal)
+			return s.unreadable(t.Handle, v.state.Err)
 		case v.moved:
 			runtime.Gosched() // to whoever is about to publish the head
 			continue
@@ -198,13 +198,13 @@ func (s *server) sendPart(w http.ResponseWriter, r *http.Request, log storage.Lo
 		case errors.Is(err, context.Canceled) && ctx.Err() == nil:
 			// Somebody else's request, which was to make the body for all, has ended.
 		default:
-			return fromError(err, errInternal)
+			return s.unreadable(key.handle, err)
 		}
 	}
 	if part == nil {
 		var err error
 		if part, err = log.Read(ctx, key.from, key.end); err != nil {
-			return fromError(err, errInternal)
+			return s.unreadable(key.handle, err)
 		}
 	}
 	defer func() { _ = part.Close() }() // it was only read
@@ -235,7 +235,7 @@ func (s *server) serveNow(w http.ResponseWriter, r *http.Request, req *request, 
 	seen := s.backend.LastSeen()
 	st, _ := t.Log.State()
 	if st.Err != nil {
-		return fromError(st.Err, errInternal)
+		return s.unreadable(t.Handle, st.Err)
 	}
 	return s.serveNothing(w, r, req, t, st.Last, seen)
 }

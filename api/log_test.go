@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -410,13 +411,15 @@ func TestHeadIsReadAfterThePart(t *testing.T) {
 
 func TestFailureBeforeTheBodyIsAResponse(t *testing.T) {
 	for _, tc := range []struct {
-		err    error
-		status int
+		err     error
+		status  int
+		damaged bool
 	}{
-		{storage.ErrRemoved, 409},
-		{storage.ErrNotFound, 409},
-		{fmt.Errorf("read: %w", storage.ErrRemoved), 409},
-		{&storage.CorruptError{Path: "/var/lib/x", Err: errors.New("crc")}, 500},
+		{storage.ErrRemoved, 409, false},
+		{storage.ErrNotFound, 409, false},
+		{fmt.Errorf("read: %w", storage.ErrRemoved), 409, false},
+		{errors.New("crc of another day"), 500, false},
+		{&storage.CorruptError{Path: "/var/lib/x", Err: errors.New("crc")}, 500, true},
 	} {
 		f := newFront(t, Options{})
 		h, log := f.shape(t)
@@ -427,7 +430,8 @@ func TestFailureBeforeTheBodyIsAResponse(t *testing.T) {
 			require.Equal(t, tc.status, w.Code, tc.err)
 			require.NotContains(t, w.Body.String(), "crc")
 			require.Empty(t, electric(w.Header()))
-			*set = nil
+			require.Equal(t, tc.damaged, slices.Equal(f.backend.damaged, []shape.Handle{h}), "a damaged shape ends, and no other: %v", f.backend.damaged)
+			f.backend.damaged, *set = nil, nil
 		}
 	}
 }
@@ -442,6 +446,14 @@ func TestFailureInTheBodyCutsTheConnection(t *testing.T) {
 		require.PanicsWithValue(t, http.ErrAbortHandler, func() {
 			f.get(t, "table=items&offset=0_inf&handle="+string(h)+form)
 		})
+	}
+	require.Empty(t, f.backend.damaged)
+	log.bodyErr = &storage.CorruptError{Path: "/var/lib/x", Err: errors.New("crc")}
+	for i, form := range []string{"", "&live=true&live_sse=true"} {
+		require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+			f.get(t, "table=items&offset=0_inf&handle="+string(h)+form)
+		})
+		require.Equal(t, slices.Repeat([]shape.Handle{h}, i+1), f.backend.damaged)
 	}
 }
 

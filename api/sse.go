@@ -34,7 +34,7 @@ func (s *server) serveEvents(w http.ResponseWriter, r *http.Request, req *reques
 	if v.hasData {
 		var err error
 		if first, err = t.Log.Read(ctx, req.offset, v.end); err != nil {
-			return fromError(err, errInternal)
+			return s.unreadable(t.Handle, err)
 		}
 		if size := first.Size(); !v.upToDate || size < 0 || size > smallBody {
 			opened, upToDate = req.offset, false

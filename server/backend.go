@@ -204,6 +204,17 @@ func (b *backend) CaughtUp() bool {
 	return core != nil && core.collector.Applied() >= core.info.WALPosition
 }
 
+// Damaged implements api.Backend.
+func (b *backend) Damaged(h shape.Handle) {
+	core := b.s.core.Load()
+	if core == nil {
+		return // its next reader finds the damage again
+	}
+	if _, ok := core.cache.Lookup(h); ok {
+		core.cleaner.Remove(h, shape.ReasonStorageFailed)
+	}
+}
+
 // Delete implements api.Backend.
 func (b *backend) Delete(ctx context.Context, h shape.Handle) error {
 	core := b.s.core.Load()

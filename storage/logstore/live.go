@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/shapeserver/shapeserver/internal/notify"
 	"github.com/shapeserver/shapeserver/storage"
@@ -193,6 +194,9 @@ func (l *log) fileError(path string, pos int64, err error) error {
 	var corrupt *storage.CorruptError
 	if errors.As(err, &corrupt) {
 		return err
+	}
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return fmt.Errorf("%w: raise the limit of open files (ulimit -n)", err) // says nothing about the file
 	}
 	return &storage.CorruptError{Path: path, Pos: pos, Err: err}
 }
