@@ -99,7 +99,7 @@ var soakTables = []*soakTable{
 		ddl: []string{
 			"--each ALTER TABLE parts DETACH PARTITION parts_2; INSERT INTO parts_2 VALUES (70 + %d, 3, 'v3') ON CONFLICT DO NOTHING; ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES IN (3, 4, 5)",
 			"TRUNCATE parts_1", "ALTER TABLE parts ADD COLUMN extra%d int", "ALTER TABLE parts DROP COLUMN IF EXISTS extra%d",
-			"DROP TABLE parts_2; CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (3, 4, 5); INSERT INTO parts_2 VALUES (80 + %d, 4, 'v4')",
+			"DROP TABLE parts_2; CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (3, 4, 5); INSERT INTO parts_2 VALUES (100000 + %d, 4, 'v4')", // a new key: see docs/operations.md on dropped partitions
 		},
 	},
 	{

@@ -12,8 +12,9 @@ func fold(n *node) (*node, error) {
 			return nil, err
 		}
 		n.args[i] = f
-		all = all && f.isConst()
+		all = all && (f.isConst() || f.free)
 	}
+	n.free = all && n.kind != nodeColumn && n.kind != nodeRow
 	switch n.kind {
 	case nodeConst, nodeColumn, nodeCollate, nodeRow:
 		return n, nil

@@ -77,7 +77,8 @@ type node struct {
 	typmod   int32  // nodeCast: the target's modifier, -1 for none
 
 	coll collation
-	size int // see measure; 0 while not known
+	free bool // set by fold: there is no column in it, also when it stays as it is written for its collation
+	size int  // see measure; 0 while not known
 }
 
 // measure returns how many nodes the tree has, counting what is used twice twice.
