@@ -35,7 +35,7 @@ run: build ## Start a private Postgres with a demo table and serve it; prints wh
 
 .PHONY: test
 test: need/go need/cc js ## Run every test with the race detector; says which PostgreSQL was used
-	$(WITH_POSTGRES) go test -race -timeout 20m $(TESTFLAGS) ./...
+	$(WITH_POSTGRES) go test -race -timeout 45m $(TESTFLAGS) ./...
 
 .PHONY: test/unit
 test/unit: need/go need/cc ## Run the packages' own tests, without integration_test
@@ -43,7 +43,7 @@ test/unit: need/go need/cc ## Run the packages' own tests, without integration_t
 
 .PHONY: test/integration
 test/integration: need/go need/cc js ## Run the whole server against a real PostgreSQL and the real npm packages
-	$(WITH_POSTGRES) go test -race -timeout 20m $(TESTFLAGS) ./integration_test/
+	$(WITH_POSTGRES) go test -race -timeout 45m $(TESTFLAGS) ./integration_test/
 
 .PHONY: test/repeat
 test/repeat: need/go need/cc ## Run the race and kill tests COUNT=20 times in a row
