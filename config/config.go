@@ -136,10 +136,10 @@ func (c Config) ListenAddr() (network, address string) {
 	}
 }
 
-// PoolSizes divides DBPoolSize: metadata connections for catalogue and status (a quarter, 1 to 4), and the rest, at
+// PoolSizes divides DBPoolSize: metadata connections for catalogue and status (a quarter, 2 to 4: the publication asks the catalogue while it holds one), and the rest, at
 // least 1, for snapshots.
 func (c Config) PoolSizes() (metadata, snapshots int) {
-	metadata = min(max(c.DBPoolSize/4, 1), 4)
+	metadata = min(max(c.DBPoolSize/4, 2), 4)
 	return metadata, max(c.DBPoolSize-metadata, 1)
 }
 

@@ -370,7 +370,7 @@ func TestDerived(t *testing.T) {
 	network, address = c.ListenAddr()
 	assert.Equal(t, "tcp [::1]:3000", network+" "+address)
 
-	for _, tc := range [][3]int{{1, 1, 1}, {2, 1, 1}, {8, 2, 6}, {20, 4, 16}, {100, 4, 96}} {
+	for _, tc := range [][3]int{{1, 2, 1}, {2, 2, 1}, {6, 2, 4}, {8, 2, 6}, {20, 4, 16}, {100, 4, 96}} {
 		c.DBPoolSize = tc[0]
 		m, s := c.PoolSizes()
 		assert.Equal(t, [2]int{tc[1], tc[2]}, [2]int{m, s})
