@@ -20,7 +20,7 @@ type Config struct {
 	PooledDatabaseURL DatabaseURL
 	// DatabaseCAFile is already part of both URLs (sslrootcert); it stands here to be shown.
 	DatabaseCAFile string
-	// DBPoolSize is how many connections queries may use in all, at least 1: see PoolSizes.
+	// DBPoolSize is how many connections queries may use in all, at least 1, which counts as 3: see PoolSizes.
 	DBPoolSize int
 	// The next four are the TCP options of connections to the database; zero means the system's own. Use Dialer.
 	DatabaseTCPKeepaliveIdle     time.Duration
@@ -136,8 +136,8 @@ func (c Config) ListenAddr() (network, address string) {
 	}
 }
 
-// PoolSizes divides DBPoolSize: metadata connections for catalogue and status (a quarter, 2 to 4: the publication asks the catalogue while it holds one), and the rest, at
-// least 1, for snapshots.
+// PoolSizes divides DBPoolSize: metadata connections for catalogue and status, a quarter, 2 to 4 since the publication
+// holds one while it asks for another; and the rest, at least 1, for snapshots. So there are never fewer than 3.
 func (c Config) PoolSizes() (metadata, snapshots int) {
 	metadata = min(max(c.DBPoolSize/4, 2), 4)
 	return metadata, max(c.DBPoolSize-metadata, 1)

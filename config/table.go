@@ -81,7 +81,7 @@ var settings = []setting{
 	},
 	{
 		section: "Database", name: prefix + "DB_POOL_SIZE", aliases: []string{"ELECTRIC_DB_POOL_SIZE"}, def: "20",
-		doc: "Connections for queries: a quarter of them, 1 to 4, for the catalogue, the others for snapshots. Replication has one more.",
+		doc: "Connections for queries: a quarter of them, 2 to 4, for the catalogue, the others, at least 1, for snapshots. Replication has one more.",
 		at:  func(c *Config) value { return intValue{p: &c.DBPoolSize, lo: 1, hi: 10_000} },
 	},
 	{
