@@ -174,22 +174,16 @@ func (c *Cleaner) Watch(ctx context.Context, w Watched) {
 // AwaitDurable returns nil when no crash can bring a removed shape back, at once if its removal is not going on, or the
 // context's cause. A client may be told that a handle is over only then (I5).
 func (c *Cleaner) AwaitDurable(ctx context.Context, h shape.Handle) error {
-	c.mu.Lock()
-	r := c.queue[h]
-	c.mu.Unlock()
-	if r == nil {
-		return nil
-	}
-	select {
-	case <-r.durable:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return c.await(ctx, h, func(r *removal) <-chan struct{} { return r.durable })
 }
 
 // Wait returns nil when nothing is left of a shape that was given to Remove, or the context's cause.
 func (c *Cleaner) Wait(ctx context.Context, h shape.Handle) error {
+	return c.await(ctx, h, func(r *removal) <-chan struct{} { return r.done })
+}
+
+// await waits for a stage of a shape's removal, or returns at once if none is going on.
+func (c *Cleaner) await(ctx context.Context, h shape.Handle, stage func(*removal) <-chan struct{}) error {
 	c.mu.Lock()
 	r := c.queue[h]
 	c.mu.Unlock()
@@ -197,7 +191,7 @@ func (c *Cleaner) Wait(ctx context.Context, h shape.Handle) error {
 		return nil
 	}
 	select {
-	case <-r.done:
+	case <-stage(r):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -61,18 +61,6 @@ func TestNpmClientOverSSE(t *testing.T) {
 	require.NotContains(t, c.stderr.String(), "long polling")
 }
 
-func fetch(t *testing.T, url string) string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	require.NoError(t, err)
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	return string(body)
-}
-
 // The client's column mapper: names in camel case for the application, the table's own on the wire, in clauses, columns
 // and subsets.
 func TestNpmClientWithColumnMapper(t *testing.T) {

@@ -213,6 +213,19 @@ func (b *logBuffer) String() string {
 	return b.buf.String()
 }
 
+// fetch returns the body of what a URL answers.
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return string(body)
+}
+
 // linesFrom returns up to n lines of the log, the first being the first that has mark.
 func linesFrom(log, mark string, n int) string {
 	_, after, _ := strings.Cut(log, mark)

@@ -2,9 +2,7 @@ package integration
 
 import (
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,25 +134,12 @@ func runProxy(t *testing.T, port int, program string, args ...string) {
 	}, startTimeout, 20*time.Millisecond)
 }
 
-// scrape returns the server's metrics.
-func scrape(t *testing.T, metrics string) string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, metrics, http.NoBody)
-	require.NoError(t, err)
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	return string(body)
-}
-
 var getsTotal = regexp.MustCompile(`(?m)^shapeserver_http_requests_total\{method="GET",status="\d+"\} (\S+)$`)
 
 // countedGETs returns how many GET requests the server has answered.
 func countedGETs(t *testing.T, metrics string) (n int) {
 	t.Helper()
-	for _, m := range getsTotal.FindAllStringSubmatch(scrape(t, metrics), -1) {
+	for _, m := range getsTotal.FindAllStringSubmatch(fetch(t, metrics), -1) {
 		v, err := strconv.ParseFloat(m[1], 64)
 		require.NoError(t, err)
 		n += int(v)
@@ -165,7 +150,7 @@ func countedGETs(t *testing.T, metrics string) (n int) {
 // gauge returns one value of the server's metrics.
 func gauge(t *testing.T, metrics, series string) int {
 	t.Helper()
-	_, rest, ok := strings.Cut(scrape(t, metrics), "\n"+series+" ")
+	_, rest, ok := strings.Cut(fetch(t, metrics), "\n"+series+" ")
 	require.True(t, ok, series)
 	text, _, _ := strings.Cut(rest, "\n")
 	v, err := strconv.ParseFloat(text, 64)
