@@ -62,10 +62,8 @@ func buildReplace(remove bool) func(*node) eval {
 		compare := elementOrder(n.args[0].typ.baseType().elem)
 		return func(row changes.Row) value {
 			var vals [3]value
-			for i, a := range args {
-				if vals[i] = a(row); vals[i].st == isFailed {
-					return failedValue
-				}
+			if !evalAll(args, row, vals[:]) {
+				return failedValue
 			}
 			v, search, with := vals[0], vals[1], vals[2]
 			switch {
@@ -101,10 +99,8 @@ func buildPosition(n *node) eval {
 	compare := elementOrder(n.args[0].typ.baseType().elem)
 	return func(row changes.Row) value {
 		var vals [3]value
-		for i, a := range args {
-			if vals[i] = a(row); vals[i].st == isFailed {
-				return failedValue
-			}
+		if !evalAll(args, row, vals[:]) {
+			return failedValue
 		}
 		a, e, start := vals[0], vals[1], vals[2]
 		switch {
@@ -180,10 +176,8 @@ func buildArrayToText(n *node) eval {
 	output := codecOf(n.args[0].typ.baseType().elem).output
 	return func(row changes.Row) value {
 		var vals [3]value
-		for i, a := range args {
-			if vals[i] = a(row); vals[i].st == isFailed {
-				return failedValue
-			}
+		if !evalAll(args, row, vals[:]) {
+			return failedValue
 		}
 		a, sep, null := vals[0], vals[1], vals[2]
 		if a.st == isNull || sep.st == isNull {

@@ -25,10 +25,8 @@ func compileArray(n *node) eval {
 	nested := n.nested
 	return func(row changes.Row) value {
 		elems := make([]value, len(args))
-		for i, e := range args {
-			if elems[i] = e(row); elems[i].st == isFailed {
-				return failedValue
-			}
+		if !evalAll(args, row, elems) {
+			return failedValue
 		}
 		if nested {
 			return stackArrays(elems)

@@ -59,6 +59,16 @@ func compileAll(nodes []*node) []eval {
 	return out
 }
 
+// evalAll evaluates into vals, which has room for all, and returns false at the first that fails.
+func evalAll(evals []eval, row changes.Row, vals []value) bool {
+	for i, e := range evals {
+		if vals[i] = e(row); vals[i].st == isFailed {
+			return false
+		}
+	}
+	return true
+}
+
 func compileColumn(n *node) eval {
 	i := n.column
 	c := codecOf(n.typ)

@@ -141,10 +141,8 @@ func buildPath(follow func(doc []byte, path []value) value) func(*node) eval {
 		return func(row changes.Row) value {
 			d := doc(row)
 			path := make([]value, len(steps))
-			for i, s := range steps {
-				if path[i] = s(row); path[i].st == isFailed {
-					return failedValue
-				}
+			if !evalAll(steps, row, path) {
+				return failedValue
 			}
 			if d.st != isSet {
 				return d

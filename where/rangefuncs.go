@@ -190,10 +190,8 @@ func buildRange(n *node) eval {
 	return func(row changes.Row) value {
 		var vals [3]value
 		vals[2] = bytesValue([]byte("[)"))
-		for i, a := range args {
-			if vals[i] = a(row); vals[i].st == isFailed {
-				return failedValue
-			}
+		if !evalAll(args, row, vals[:]) {
+			return failedValue
 		}
 		form := vals[2]
 		if form.st == isNull || len(form.b) != 2 || form.b[0] != '[' && form.b[0] != '(' || form.b[1] != ']' && form.b[1] != ')' {
