@@ -20,14 +20,16 @@ type Consumers interface {
 	Resume(h shape.Handle) (Inbox, error)
 }
 
-// Catalog answers what the stream does not say.
+// Catalog answers what the stream does not say. Each answer comes with the snapshot that it was read under.
 type Catalog interface {
 	// Ancestors returns the OIDs of the partitioned tables above a table, from its parent up; none for a table that is
 	// no partition.
-	Ancestors(ctx context.Context, oid uint32) ([]uint32, error)
+	Ancestors(ctx context.Context, oid uint32) ([]uint32, changes.Snapshot, error)
 	// Keys returns the names of the columns of the tables' primary keys, in key order, by OID; an empty list for a table
 	// without one.
-	Keys(ctx context.Context, oids []uint32) (map[uint32][]string, error)
+	Keys(ctx context.Context, oids []uint32) (map[uint32][]string, changes.Snapshot, error)
+	// Awaited reports whether commits wait for this server to confirm them.
+	Awaited(ctx context.Context) (bool, error)
 }
 
 // Options tunes a Collector. The zero Options is ready to use.
@@ -39,6 +41,9 @@ type Options struct {
 	StallLimit time.Duration
 	// OnStalled is told of a shape that reached StallLimit; it must have it removed and must not block.
 	OnStalled func(shape.Handle)
+	// OnUnseen is told of a shape that may miss changes because the catalogue cannot show a transaction before this
+	// server has confirmed it; it must have it removed and must not block.
+	OnUnseen func(shape.Handle)
 	// FlushInterval is the least time between two syncs of the store. Zero means 20 ms.
 	FlushInterval time.Duration
 	Logger        *slog.Logger // nil means no logging
@@ -48,6 +53,9 @@ func (o Options) withDefaults() Options {
 	o.SuspendAfter = cmp.Or(o.SuspendAfter, time.Minute)
 	o.StallLimit = cmp.Or(o.StallLimit, time.Minute)
 	o.FlushInterval = cmp.Or(o.FlushInterval, 20*time.Millisecond)
+	if o.OnUnseen == nil {
+		o.OnUnseen = func(shape.Handle) {}
+	}
 	if o.OnStalled == nil {
 		o.OnStalled = func(shape.Handle) {}
 	}
@@ -89,6 +97,7 @@ type Collector struct {
 	ancestors map[uint32][]uint32
 	current   *pending      // the open transaction
 	txn       *changes.Txn  // its head
+	unseen    bool          // the catalogue will not show it in time
 	nextIndex uint64        // the next change of it, to go on from after a reconnect
 	doneLSN   changes.LSN   // commit position of the last transaction that was sent whole
 	touched   []*route      // routes that got a part of the open transaction
@@ -194,7 +203,7 @@ func (c *Collector) open(f *changes.Fragment) error {
 		}
 		return fmt.Errorf("transaction at %s begins inside the one at %s", f.Txn.CommitLSN, c.txn.CommitLSN)
 	}
-	c.txn = f.Txn
+	c.txn, c.unseen = f.Txn, false
 	c.nextIndex = 0
 	c.current = c.tracker.begin(f.Txn.CommitLSN)
 	c.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -81,13 +82,18 @@ type world struct {
 	size    int
 	above   map[uint32][]uint32
 	keys    map[uint32][]string
-	asked   int // calls of Keys
+	visible time.Time // until then the catalogue shows no transaction
+	awaited bool      // answer of Awaited
+	looks   int       // calls of Ancestors
+	asked   int       // calls of Keys
+	unseen  []shape.Handle
 	stalled []shape.Handle
 }
 
 func newWorld(opts collector.Options) *world {
 	w := &world{got: make(map[shape.Handle][]uint64), quit: make(chan struct{}), failing: make(map[shape.Handle]bool), size: 4}
 	opts.OnStalled = func(h shape.Handle) { w.stalled = append(w.stalled, h) }
+	opts.OnUnseen = func(h shape.Handle) { w.unseen = append(w.unseen, h) }
 	w.c = collector.New(w, w, opts)
 	return w
 }
@@ -125,13 +131,25 @@ func (w *world) Resume(h shape.Handle) (collector.Inbox, error) {
 	return w.start(h), nil
 }
 
+// everything is a snapshot that sees every transaction of the tests.
+var everything = changes.Snapshot{Xmin: 1<<31 - 1, Xmax: 1<<31 - 1}
+
+// Awaited implements collector.Catalog.
+func (w *world) Awaited(context.Context) (bool, error) { return w.awaited, nil }
+
 // Ancestors implements collector.Catalog.
-func (w *world) Ancestors(_ context.Context, oid uint32) ([]uint32, error) { return w.above[oid], nil }
+func (w *world) Ancestors(_ context.Context, oid uint32) ([]uint32, changes.Snapshot, error) {
+	w.looks++
+	if time.Now().Before(w.visible) {
+		return nil, changes.Snapshot{Xmin: 1, Xmax: 1}, nil
+	}
+	return w.above[oid], everything, nil
+}
 
 // Keys implements collector.Catalog.
-func (w *world) Keys(context.Context, []uint32) (map[uint32][]string, error) {
+func (w *world) Keys(context.Context, []uint32) (map[uint32][]string, changes.Snapshot, error) {
 	w.asked++
-	return w.keys, nil
+	return w.keys, everything, nil
 }
 
 // txn makes a transaction of one fragment that inserts the ids into the relation.
@@ -261,6 +279,52 @@ func TestTruncateReachesShapesOfPartitionAndRoot(t *testing.T) {
 		require.Equal(t, map[shape.Handle][]uint64{"root": {7}, "leaf": {7}}, w.got)
 		stop()
 	})
+}
+
+// A commit is in the stream before other sessions see it. A partition that was made in the transaction, with a row, is asked
+// for until the catalogue shows the transaction.
+func TestLookUpWaitsUntilTheTransactionIsVisible(t *testing.T) {
+	for name, tt := range map[string]struct {
+		after        time.Duration
+		awaited      bool
+		got, unseen  []shape.Handle
+		looks, twice int
+	}{
+		"at once": {got: []shape.Handle{"leaf", "root"}, looks: 1, twice: 2},
+		"in 40 s": {after: 40 * time.Second, got: []shape.Handle{"leaf", "root"}, looks: 21, twice: 22},
+		// The second look-up in the transaction does not wait again; the shapes that may miss something are named.
+		"not before it is confirmed": {after: time.Hour, awaited: true, got: []shape.Handle{"leaf"}, unseen: []shape.Handle{"root", "root"}, looks: 11, twice: 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(collector.Options{SuspendAfter: time.Hour})
+				w.above = map[uint32][]uint32{2: {1}}
+				root := table(1, "root")
+				root.Kind = 'p'
+				w.c.Restore("root", definition(root))
+				w.c.Restore("leaf", definition(table(2, "leaf")))
+				w.c.Restore("other", definition(table(3, "other")))
+				w.visible, w.awaited = time.Now().Add(tt.after), tt.awaited
+				in := make(chan changes.Event)
+				stop := w.run(t, in)
+				ev := txn(10, relation(2, "leaf"), 7)
+				ev.Fragment.Last = false
+				in <- ev
+				time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
+				synctest.Wait()
+				require.Equal(t, tt.looks, w.looks)
+				require.ElementsMatch(t, tt.got, slices.Collect(maps.Keys(w.got)))
+				last := txn(10, relation(2, "leaf"), 8)
+				last.Fragment.Changes[0].Index = 1
+				in <- last
+				synctest.Wait()
+				require.Equal(t, tt.twice, w.looks)
+				require.Equal(t, []uint64{7, 8}, w.got["leaf"])
+				require.Equal(t, tt.unseen, w.unseen)
+				stop()
+			})
+		})
+	}
 }
 
 // A partition that is detached is announced again, unchanged, before its next change, which is not its old root's.

@@ -17,14 +17,18 @@ func (c *Collector) lookUpAncestors(ctx context.Context, oid uint32) (above []ui
 		delete(c.ancestors, oid)
 		return nil, nil
 	}
-	err = c.lookUp(ctx, oid, func() (err error) {
-		above, err = c.catalog.Ancestors(ctx, oid)
-		return err
+	seen, err := c.lookUp(ctx, oid, func() (at changes.Snapshot, err error) {
+		above, at, err = c.catalog.Ancestors(ctx, oid)
+		return at, err
 	})
-	if err == nil {
-		c.ancestors[oid] = above
+	if err != nil {
+		return nil, err
 	}
-	return above, err
+	if !seen {
+		c.dropUnseen(func(t *tableRoutes) bool { return t.partitioned })
+	}
+	c.ancestors[oid] = above
+	return above, nil
 }
 
 // lookUpKeys asks for the primary keys of a relation that was announced, and of those above it, as far as they have shapes:
@@ -42,24 +46,66 @@ func (c *Collector) lookUpKeys(ctx context.Context, r *changes.Relation, above [
 	if len(oids) == 0 {
 		return nil
 	}
-	return c.lookUp(ctx, r.OID, func() (err error) {
-		r.Keys, err = c.catalog.Keys(ctx, oids)
-		return err
+	seen, err := c.lookUp(ctx, r.OID, func() (at changes.Snapshot, err error) {
+		r.Keys, at, err = c.catalog.Keys(ctx, oids)
+		return at, err
 	})
+	if err == nil && !seen {
+		c.dropUnseen(func(t *tableRoutes) bool { _, asked := r.Keys[t.oid]; return asked })
+	}
+	return err
 }
 
-// lookUp asks the catalogue until it answers, or ctx ends.
-func (c *Collector) lookUp(ctx context.Context, oid uint32, ask func() error) error {
-	for delay := 50 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
-		err := ask()
-		if err == nil {
-			return nil
+// unseenPatience is how long a transaction may be invisible before it is asked why.
+const unseenPatience = time.Second
+
+// lookUp asks the catalogue until it answers under a snapshot that sees the current transaction, or ctx ends.
+//
+// A commit is in the stream as soon as it is in the WAL, and visible to others only when its backend has said so to
+// them: a moment later, or with synchronous replication when the standby has confirmed it. An answer from before does
+// not know the partition that the transaction made, or the key that it changed. If this server is that standby, as under
+// synchronous_standby_names = '*', each would wait for the other; then the answer is taken and seen is false.
+func (c *Collector) lookUp(ctx context.Context, oid uint32, ask func() (changes.Snapshot, error)) (seen bool, err error) {
+	var unseen time.Time // when to see why
+	for delay := time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
+		at, err := ask()
+		switch now := time.Now(); {
+		case err != nil:
+		case at.Visible(c.txn.Xid):
+			return true, nil
+		case c.unseen:
+			return false, nil
+		case unseen.IsZero():
+			unseen = now.Add(unseenPatience)
+		case now.After(unseen):
+			var awaited bool
+			if awaited, err = c.catalog.Awaited(ctx); awaited {
+				c.opts.Logger.WarnContext(ctx, "transaction waits for this server as its synchronous standby: ending the shapes that may miss some of it; "+
+					"synchronous_standby_names should not match this server",
+					"relation_oid", oid, "transaction", c.txn.Xid)
+				c.unseen = true
+				return false, nil
+			}
 		}
-		c.opts.Logger.WarnContext(ctx, "catalogue look-up failed, trying again", "relation_oid", oid, "error", err)
+		if err != nil {
+			delay = max(delay, 50*time.Millisecond)
+			c.opts.Logger.WarnContext(ctx, "catalogue look-up failed, trying again", "relation_oid", oid, "error", err)
+		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case <-time.After(delay):
+		}
+	}
+}
+
+// dropUnseen has the shapes of tables removed whose answer from the catalogue may be too old.
+func (c *Collector) dropUnseen(concerned func(*tableRoutes) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.index.tables {
+		if concerned(t) {
+			t.every(func(r *route) { c.opts.OnUnseen(r.handle) })
 		}
 	}
 }

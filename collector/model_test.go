@@ -204,11 +204,18 @@ func (m *model) count(f func(*modelCounts)) {
 // Resume implements collector.Consumers.
 func (m *model) Resume(h shape.Handle) (collector.Inbox, error) { return m.start(h), nil }
 
+// Awaited implements collector.Catalog.
+func (m *model) Awaited(context.Context) (bool, error) { return false, nil }
+
 // Ancestors implements collector.Catalog.
-func (m *model) Ancestors(context.Context, uint32) ([]uint32, error) { return nil, nil }
+func (m *model) Ancestors(context.Context, uint32) ([]uint32, changes.Snapshot, error) {
+	return nil, everything, nil
+}
 
 // Keys implements collector.Catalog.
-func (m *model) Keys(context.Context, []uint32) (map[uint32][]string, error) { return nil, nil }
+func (m *model) Keys(context.Context, []uint32) (map[uint32][]string, changes.Snapshot, error) {
+	return nil, everything, nil
+}
 
 func runModel(t *testing.T, seed uint64) modelCounts {
 	m := &model{quit: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 0)), shapes: map[shape.Handle]*modelShape{}}

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/singleflight"
 
@@ -188,46 +186,6 @@ func (in *Inspector) ByOID(ctx context.Context, oids []uint32) (map[uint32]*shap
 		if n, ok := in.byOID[oid]; ok && found[oid] == nil && forgets == in.forgets {
 			in.dropLocked(n)
 		}
-	}
-	return found, nil
-}
-
-// Ancestors returns the OIDs of the partitioned tables above a partition, nearest first. It is empty for a table that is
-// no partition, also for one that does not exist and for a child by inheritance.
-func (in *Inspector) Ancestors(ctx context.Context, oid uint32) ([]uint32, error) {
-	ctx, cancel := context.WithTimeout(ctx, in.opts.Timeout)
-	defer cancel()
-	rows, err := in.pool.Query(ctx, ancestors, pgx.QueryExecModeExec, strconv.FormatUint(uint64(oid), 10))
-	if err != nil {
-		return nil, fmt.Errorf("read ancestors of %d: %w", oid, err)
-	}
-	up, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
-	if err != nil {
-		return nil, fmt.Errorf("read ancestors of %d: %w", oid, err)
-	}
-	return up, nil
-}
-
-// Keys returns the names of the columns of the tables' primary keys, in key order, by OID. A table without one, or that does
-// not exist, has an empty list.
-func (in *Inspector) Keys(ctx context.Context, oids []uint32) (map[uint32][]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, in.opts.Timeout)
-	defer cancel()
-	rows, err := in.pool.Query(ctx, keys, pgx.QueryExecModeExec, sqltext.OIDs(oids))
-	if err != nil {
-		return nil, fmt.Errorf("read primary keys of %d: %w", oids, err)
-	}
-	type tableKey struct {
-		OID   uint32
-		Names []string
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[tableKey])
-	if err != nil {
-		return nil, fmt.Errorf("read primary keys of %d: %w", oids, err)
-	}
-	found := make(map[uint32][]string, len(list))
-	for _, k := range list {
-		found[k.OID] = k.Names
 	}
 	return found, nil
 }

@@ -326,7 +326,7 @@ CREATE TABLE par (id int); CREATE TABLE chi (x int) INHERITS (par);`)
 	for oid, want := range map[uint32][]uint32{
 		b1.OID: {b.OID, pt.OID}, a.OID: {pt.OID}, pt.OID: nil, mustTable(t, in, "chi").OID: nil, 1: nil,
 	} {
-		up, err := in.Ancestors(t.Context(), oid)
+		up, _, err := in.Ancestors(t.Context(), oid)
 		require.NoError(t, err)
 		if want == nil {
 			assert.Empty(t, up)
@@ -352,7 +352,7 @@ func TestLookUpTakesNoLock(t *testing.T) {
 	pt := mustTable(t, in, "pt")
 	_, err = in.ByOID(t.Context(), []uint32{pt.OID, pt.Partitions[0]})
 	require.NoError(t, err)
-	_, err = in.Ancestors(t.Context(), pt.Partitions[0])
+	_, _, err = in.Ancestors(t.Context(), pt.Partitions[0])
 	require.NoError(t, err)
 }
 
@@ -409,7 +409,7 @@ func TestKeys(t *testing.T) {
 	pool := db.Pool(t)
 	var one, two uint32
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT 'k1'::regclass::oid, 'k2'::regclass::oid").Scan(&one, &two))
-	found, err := inspector.New(pool, inspector.Options{}).Keys(t.Context(), []uint32{one, two, 1})
+	found, _, err := inspector.New(pool, inspector.Options{}).Keys(t.Context(), []uint32{one, two, 1})
 	require.NoError(t, err)
 	require.Equal(t, map[uint32][]string{one: {"c", "B b"}, two: {}, 1: {}}, found)
 }

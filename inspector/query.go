@@ -91,7 +91,8 @@ var (
 	describeByOID  = fmt.Sprintf(describe, `c.oid = ANY ($1::oid[])`)
 )
 
-// ancestors walks from a partition to its root.
+// ancestors walks from a partition to its root. Like keys, it gives the snapshot that it read under with each row, and is a
+// plain query of the catalogue's tables: functions such as pg_partition_ancestors read caches, which may be older.
 const ancestors = `
 WITH RECURSIVE up(oid, depth) AS (
   SELECT $1::oid, 0
@@ -101,16 +102,24 @@ WITH RECURSIVE up(oid, depth) AS (
   JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
   WHERE c.relispartition
 )
-SELECT oid::int8 FROM up WHERE depth > 0 ORDER BY depth`
+SELECT oid::int8, pg_catalog.pg_current_snapshot()::text FROM up ORDER BY depth`
 
 // keys lists the columns of primary keys.
 const keys = `
-SELECT o.oid::int8, coalesce(array_agg(a.attname::text ORDER BY k.ord) FILTER (WHERE k.ord <= i.indnkeyatts), '{}')
+SELECT o.oid::int8, coalesce(array_agg(a.attname::text ORDER BY k.ord) FILTER (WHERE k.ord <= i.indnkeyatts), '{}'),
+  pg_catalog.pg_current_snapshot()::text
 FROM unnest($1::oid[]) o(oid)
 LEFT JOIN pg_catalog.pg_index i ON i.indrelid = o.oid AND i.indisprimary
 LEFT JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, ord) ON true
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = o.oid AND a.attnum = k.attnum
 GROUP BY o.oid`
+
+// awaited tells whether commits wait for who reads from a slot. To roles that may not see others' sessions it tells so of
+// their own.
+const awaited = `
+SELECT EXISTS (
+  SELECT 1 FROM pg_catalog.pg_replication_slots s JOIN pg_catalog.pg_stat_replication r ON r.pid = s.active_pid
+  WHERE s.slot_name = $1 AND r.sync_state IN ('sync', 'quorum'))`
 
 // typeRow, columnRow and relationRow are the JSON that describe gives.
 type typeRow struct {

@@ -39,6 +39,33 @@ func TestDetachedPartitionLeavesItsRoot(t *testing.T) {
 	same()
 }
 
+// A commit is in the stream before other sessions see it, and with it the catalogue: usually for less than a millisecond,
+// here until it is released. The rows of a partition that was made in the same transaction are the root's all the same, and
+// rows go out under the key that the transaction made.
+func TestCatalogueLagsBehindTheStream(t *testing.T) {
+	db := withStandby(t)
+	db.Exec(t, "CREATE TABLE rt (id int PRIMARY KEY) PARTITION BY LIST (id); CREATE TABLE rt1 PARTITION OF rt FOR VALUES IN (1); INSERT INTO rt VALUES (1);"+
+		"CREATE TABLE pk (a int NOT NULL, b int NOT NULL, CONSTRAINT pk_key PRIMARY KEY (a)); INSERT INTO pk VALUES (1, 10)")
+	srv := startServer(t, db, "SHAPESERVER_PUBLICATION_REFRESH_PERIOD=60min", "SHAPESERVER_LONG_POLL_TIMEOUT=500ms")
+	root, keyed := NewFold(srv.url, shape("table", "rt")), NewFold(srv.url, shape("table", "pk"))
+	keyed.Retry = true
+	requireSame(t, root, db, "SELECT * FROM rt")
+	requireSame(t, keyed, db, "SELECT * FROM pk")
+
+	release, written := heldCommit(t, db, "CREATE TABLE rt2 PARTITION OF rt FOR VALUES IN (2); INSERT INTO rt VALUES (2);"+
+		"ALTER TABLE pk DROP CONSTRAINT pk_key, ADD PRIMARY KEY (b); INSERT INTO pk VALUES (2, 20)")
+	live := get(t, srv.url, "table", "rt", "offset", root.Offset, "handle", root.Handle, "live", "true") // time to get it wrong
+	require.NoError(t, live.err)
+	require.NotContains(t, live.body, `"2"`)
+	require.Empty(t, written, "the commit does not wait")
+	release()
+	requireSame(t, root, db, "SELECT * FROM rt")
+	require.Zero(t, root.Refetched)
+	db.Exec(t, "INSERT INTO pk VALUES (2, 21)")
+	requireSame(t, keyed, db, "SELECT * FROM pk")
+	require.Contains(t, keyed.Rows, `"public"."pk"/"21"`)
+}
+
 // Partitions that come with rows or go while no server runs are noticed at the next start, after a stop and after a crash:
 // the root's shape ends and is fetched anew. A shape of another partitioned table goes on, also when it got an empty partition.
 func TestPartitionsChangedWhileDown(t *testing.T) {

@@ -24,26 +24,19 @@ func get(t *testing.T, base string, pairs ...string) *response {
 // A commit may be in the log before other transactions see it, for as long as it waits for a synchronous standby. A client
 // that has it must not get the row of before from a subset, or it would keep that.
 func TestSubsetSeesWhatTheLogHas(t *testing.T) {
-	pg := pgtest.NewServer(t, pgtest.ServerOptions{})
-	db := pg.NewDB(t)
-	db.Exec(t, `CREATE TABLE items (id int PRIMARY KEY, title text); INSERT INTO items VALUES (1, 'old');
-		ALTER DATABASE `+db.Name+` SET synchronous_commit = local`)
+	db := withStandby(t)
+	db.Exec(t, "CREATE TABLE items (id int PRIMARY KEY, title text); INSERT INTO items VALUES (1, 'old')")
 	srv := startServer(t, db)
 	first := get(t, srv.url, "table", "items", "log", "changes_only", "offset", "-1")
 	require.NoError(t, first.err)
 	handle := first.header.Get("electric-handle")
 
-	db.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-	db.Exec(t, "SELECT pg_reload_conf()")
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	require.NoError(t, err)
-	defer conn.Close(t.Context())
-	written := make(chan error, 1)
-	go func() {
-		_, err := conn.PgConn().Exec(t.Context(), "SET synchronous_commit = on; UPDATE items SET title = 'new'").ReadAll()
-		written <- err
-	}()
-	live := get(t, srv.url, "table", "items", "log", "changes_only", "offset", "0_inf", "handle", handle, "live", "true")
+	db.Exec(t, "UPDATE items SET title = 'newer'") // a table's first change waits for the catalogue
+	later := get(t, srv.url, "table", "items", "log", "changes_only", "offset", "0_inf", "handle", handle, "live", "true")
+	require.Contains(t, later.body, `"title":"newer"`)
+
+	release, written := heldCommit(t, db, "UPDATE items SET title = 'new'")
+	live := get(t, srv.url, "table", "items", "log", "changes_only", "offset", later.header.Get("electric-offset"), "handle", handle, "live", "true")
 	require.NoError(t, live.err)
 	require.Contains(t, live.body, `"title":"new"`)
 
@@ -60,9 +53,7 @@ func TestSubsetSeesWhatTheLogHas(t *testing.T) {
 	case err := <-written:
 		t.Fatalf("the commit does not wait: %v", err)
 	}
-	db.Exec(t, "ALTER SYSTEM RESET synchronous_standby_names")
-	db.Exec(t, "SELECT pg_reload_conf()")
-	require.NoError(t, <-written)
+	release()
 	res := <-asked
 	require.NoError(t, res.err)
 	require.Equal(t, http.StatusOK, res.status, res.body)

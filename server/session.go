@@ -201,9 +201,10 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 	if !s.cfg.SuspendConsumers {
 		suspend = -1
 	}
-	c.collector = collector.New(c.cache, partitions{s.tables, c.publication}, collector.Options{
+	c.collector = collector.New(c.cache, catalog{s.tables, c.publication, s.cfg.SlotName()}, collector.Options{
 		SuspendAfter: suspend, StallLimit: s.cfg.StallLimit, Logger: s.log,
 		OnStalled: func(h shape.Handle) { c.cleaner.Remove(h, shape.ReasonStalled) },
+		OnUnseen:  func(h shape.Handle) { c.cleaner.Remove(h, shape.ReasonSchemaChanged) },
 	})
 	c.cleaner = cleaner.New(cleaner.Records{
 		Status: c.status, Consumers: c.cache, Router: c.collector, Publications: c.publication, Logs: s.store,
@@ -238,27 +239,31 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 	return c, nil
 }
 
-// partitions answers the collector about partitions, and has the publication look after one that it asks about: Postgres
+// catalog answers the collector, and has the publication look after one that it asks about: Postgres
 // does not hand REPLICA IDENTITY FULL down to partitions that are made or attached later, and without it their updates
 // come without the old row.
-type partitions struct {
+type catalog struct {
 	tables      *inspector.Inspector
 	publication *publication.Manager
+	slot        string
 }
 
 // Ancestors implements collector.Catalog.
-func (p partitions) Ancestors(ctx context.Context, oid uint32) ([]uint32, error) {
-	above, err := p.tables.Ancestors(ctx, oid)
+func (p catalog) Ancestors(ctx context.Context, oid uint32) ([]uint32, changes.Snapshot, error) {
+	above, at, err := p.tables.Ancestors(ctx, oid)
 	if len(above) > 0 {
 		p.publication.CheckSoon()
 	}
-	return above, err
+	return above, at, err
 }
 
 // Keys implements collector.Catalog.
-func (p partitions) Keys(ctx context.Context, oids []uint32) (map[uint32][]string, error) {
+func (p catalog) Keys(ctx context.Context, oids []uint32) (map[uint32][]string, changes.Snapshot, error) {
 	return p.tables.Keys(ctx, oids)
 }
+
+// Awaited implements collector.Catalog.
+func (p catalog) Awaited(ctx context.Context) (bool, error) { return p.tables.Awaited(ctx, p.slot) }
 
 // begin starts a new history in the store, at lsn. The status rows of the old one are gone already, so its logs are
 // nobody's, and the reconciler removes them.

@@ -128,11 +128,21 @@ func (w *world) Handles(context.Context) ([]shape.Handle, error) {
 	return slices.Collect(maps.Keys(w.rows)), nil
 }
 
+// Awaited implements collector.Catalog.
+func (w *world) Awaited(context.Context) (bool, error) { return false, nil }
+
 // Ancestors implements collector.Catalog.
-func (w *world) Ancestors(context.Context, uint32) ([]uint32, error) { return nil, nil }
+func (w *world) Ancestors(context.Context, uint32) ([]uint32, changes.Snapshot, error) {
+	return nil, everything, nil
+}
 
 // Keys implements collector.Catalog.
-func (w *world) Keys(context.Context, []uint32) (map[uint32][]string, error) { return nil, nil }
+func (w *world) Keys(context.Context, []uint32) (map[uint32][]string, changes.Snapshot, error) {
+	return nil, everything, nil
+}
+
+// everything is a snapshot that sees every transaction of the tests.
+var everything = changes.Snapshot{Xmin: 1<<31 - 1, Xmax: 1<<31 - 1}
 
 type publications world
 
