@@ -75,6 +75,9 @@ type Options struct {
 	ReasonOf func(cause error) (reason shape.Reason, ok bool)
 	// OnFound is told what a reconciliation found, if it was anything.
 	OnFound func(Findings)
+	// OnRemoving is told of every removal before the shape cannot be found any more, from the goroutine of Remove. It
+	// must not block.
+	OnRemoving func(h shape.Handle, reason shape.Reason)
 	// OnRemoved is told of every finished removal, from Run's goroutine.
 	OnRemoved func(h shape.Handle, reason shape.Reason, took time.Duration)
 	Logger    *slog.Logger // nil means no logging
@@ -90,6 +93,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.OnFound == nil {
 		o.OnFound = func(Findings) {}
+	}
+	if o.OnRemoving == nil {
+		o.OnRemoving = func(shape.Handle, shape.Reason) {}
 	}
 	if o.OnRemoved == nil {
 		o.OnRemoved = func(shape.Handle, shape.Reason, time.Duration) {}
@@ -141,6 +147,7 @@ func (c *Cleaner) Remove(h shape.Handle, reason shape.Reason) {
 		c.queue[h] = &removal{handle: h, reason: reason, since: time.Now(), durable: make(chan struct{}), done: make(chan struct{})}
 	}
 	c.mu.Unlock()
+	c.opts.OnRemoving(h, reason)
 	c.records.Consumers.Forget(h) // after it is in the queue: whoever does not find the shape can ask AwaitDurable
 	failpoint.Hit(failpoint.RemoveForgotten)
 	select {

@@ -210,6 +210,15 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 		Status: c.status, Consumers: c.cache, Router: c.collector, Publications: c.publication, Logs: s.store,
 	}, cleaner.Options{
 		ReconcileInterval: s.cfg.ReconcilePeriod, ReasonOf: shapecache.ReasonOf, OnFound: s.countFindings, Logger: s.log,
+		OnRemoving: func(h shape.Handle, reason shape.Reason) {
+			if reason != shape.ReasonSchemaChanged && reason != shape.ReasonWhereFailed {
+				return
+			}
+			// The stream knew before the last look at the catalogue: the next shape must not be built on that.
+			if sh, ok := c.cache.Lookup(h); ok {
+				s.tables.Forget(sh.Definition.Table.OID)
+			}
+		},
 		OnRemoved: func(_ shape.Handle, reason shape.Reason, _ time.Duration) {
 			s.removed.WithLabelValues(string(reason)).Inc()
 			// The publication takes the table for ready, and the next shape on it would end in the same way.
