@@ -211,12 +211,13 @@ func (s *Server) build(ctx context.Context, info replication.Info) (*core, error
 	}, cleaner.Options{
 		ReconcileInterval: s.cfg.ReconcilePeriod, ReasonOf: shapecache.ReasonOf, OnFound: s.countFindings, Logger: s.log,
 		OnRemoving: func(h shape.Handle, reason shape.Reason) {
-			if reason != shape.ReasonSchemaChanged && reason != shape.ReasonWhereFailed {
-				return
-			}
-			// The stream knew before the last look at the catalogue: the next shape must not be built on that.
-			if sh, ok := c.cache.Lookup(h); ok {
-				s.tables.Forget(sh.Definition.Table.OID)
+			switch reason {
+			case shape.ReasonSchemaChanged, shape.ReasonTableDropped, shape.ReasonWhereFailed:
+				// The stream knew before the last look at the catalogue: the next shape must not be built on that.
+				if sh, ok := c.cache.Lookup(h); ok {
+					s.tables.Forget(sh.Definition.Table.OID)
+				}
+			default:
 			}
 		},
 		OnRemoved: func(_ shape.Handle, reason shape.Reason, _ time.Duration) {
