@@ -28,6 +28,9 @@ type Catalog interface {
 	// Keys returns the names of the columns of the tables' primary keys, in key order, by OID; an empty list for a table
 	// without one.
 	Keys(ctx context.Context, oids []uint32) (map[uint32][]string, changes.Snapshot, error)
+	// Moved names those of the partitioned tables to or from which rows came or went with a partition, as far as their
+	// shapes do not know; these are being removed then.
+	Moved(ctx context.Context, oids []uint32) ([]uint32, changes.Snapshot, error)
 	// Awaited reports whether commits wait for this server to confirm them.
 	Awaited(ctx context.Context) (bool, error)
 }
@@ -95,15 +98,16 @@ type Collector struct {
 	// Used by the goroutine of Run alone.
 	relations map[uint32]*changes.Relation
 	ancestors map[uint32][]uint32
-	current   *pending      // the open transaction
-	txn       *changes.Txn  // its head
-	unseen    bool          // the catalogue will not show it in time
-	nextIndex uint64        // the next change of it, to go on from after a reconnect
-	doneLSN   changes.LSN   // commit position of the last transaction that was sent whole
-	touched   []*route      // routes that got a part of the open transaction
-	fresh     []*route      // routes that get a part of the current fragment
-	tokens    changes.Token // the last one given out
-	stall     *time.Timer   // for sends that block
+	verified  map[uint32]changes.Snapshot // what Moved last looked under, by table
+	current   *pending                    // the open transaction
+	txn       *changes.Txn                // its head
+	unseen    bool                        // the catalogue will not show it in time
+	nextIndex uint64                      // the next change of it, to go on from after a reconnect
+	doneLSN   changes.LSN                 // commit position of the last transaction that was sent whole
+	touched   []*route                    // routes that got a part of the open transaction
+	fresh     []*route                    // routes that get a part of the current fragment
+	tokens    changes.Token               // the last one given out
+	stall     *time.Timer                 // for sends that block
 }
 
 // New makes a Collector.
@@ -114,6 +118,7 @@ func New(consumers Consumers, catalog Catalog, opts Options) *Collector {
 		recent: make(map[changes.Xid]uint64), ring: make([]changes.Xid, recentXids),
 		answers:   make(chan struct{}, 1),
 		relations: make(map[uint32]*changes.Relation), ancestors: make(map[uint32][]uint32),
+		verified: make(map[uint32]changes.Snapshot),
 	}
 	return c
 }
@@ -246,6 +251,9 @@ func (c *Collector) route(ctx context.Context, ch *changes.Change) error {
 	}
 	if changed {
 		if err := c.lookUpKeys(ctx, ch.Relation, above); err != nil {
+			return err
+		}
+		if err := c.lookForMoved(ctx, ch.Relation.OID, above); err != nil {
 			return err
 		}
 	}

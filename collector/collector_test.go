@@ -76,23 +76,27 @@ type world struct {
 	wg   sync.WaitGroup
 	quit chan struct{}
 
-	mu      sync.Mutex
-	got     map[shape.Handle][]uint64 // the key of every change, in the order of arrival
-	failing map[shape.Handle]bool
-	size    int
-	above   map[uint32][]uint32
-	keys    map[uint32][]string
-	visible time.Time // until then the catalogue shows no transaction
-	awaited bool      // answer of Awaited
-	looks   int       // calls of Ancestors
-	asked   int       // calls of Keys
-	unseen  []shape.Handle
-	stalled []shape.Handle
+	mu       sync.Mutex
+	got      map[shape.Handle][]uint64 // the key of every change, in the order of arrival
+	failing  map[shape.Handle]bool
+	size     int
+	above    map[uint32][]uint32
+	keys     map[uint32][]string
+	visible  time.Time        // until then the catalogue shows no transaction
+	awaited  bool             // answer of Awaited
+	looks    int              // calls of Ancestors
+	asked    int              // calls of Keys
+	moved    []uint32         // answer of Moved
+	compared [][]uint32       // its arguments
+	under    changes.Snapshot // of its answer
+	unseen   []shape.Handle
+	stalled  []shape.Handle
 }
 
 func newWorld(opts collector.Options) *world {
 	w := &world{got: make(map[shape.Handle][]uint64), quit: make(chan struct{}), failing: make(map[shape.Handle]bool), size: 4}
 	opts.OnStalled = func(h shape.Handle) { w.stalled = append(w.stalled, h) }
+	w.under = everything
 	opts.OnUnseen = func(h shape.Handle) { w.unseen = append(w.unseen, h) }
 	w.c = collector.New(w, w, opts)
 	return w
@@ -133,6 +137,12 @@ func (w *world) Resume(h shape.Handle) (collector.Inbox, error) {
 
 // everything is a snapshot that sees every transaction of the tests.
 var everything = changes.Snapshot{Xmin: 1<<31 - 1, Xmax: 1<<31 - 1}
+
+// Moved implements collector.Catalog.
+func (w *world) Moved(_ context.Context, oids []uint32) ([]uint32, changes.Snapshot, error) {
+	w.compared = append(w.compared, oids)
+	return w.moved, w.under, nil
+}
 
 // Awaited implements collector.Catalog.
 func (w *world) Awaited(context.Context) (bool, error) { return w.awaited, nil }
@@ -293,7 +303,7 @@ func TestLookUpWaitsUntilTheTransactionIsVisible(t *testing.T) {
 		"at once": {got: []shape.Handle{"leaf", "root"}, looks: 1, twice: 2},
 		"in 40 s": {after: 40 * time.Second, got: []shape.Handle{"leaf", "root"}, looks: 21, twice: 22},
 		// The second look-up in the transaction does not wait again; the shapes that may miss something are named.
-		"not before it is confirmed": {after: time.Hour, awaited: true, got: []shape.Handle{"leaf"}, unseen: []shape.Handle{"root", "root"}, looks: 11, twice: 12},
+		"not before it is confirmed": {after: time.Hour, awaited: true, got: []shape.Handle{"leaf"}, unseen: []shape.Handle{"root"}, looks: 11, twice: 12},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -351,6 +361,51 @@ func TestAnnouncedAgainAsksForAncestorsAgain(t *testing.T) {
 		in <- txn(40, relation(2, "leaf"), 10) // attached again
 		synctest.Wait()
 		require.Equal(t, map[shape.Handle][]uint64{"root": {7, 8, 10}, "leaf": {7, 8, 9, 10}}, w.got)
+		stop()
+	})
+}
+
+// An announced partition has the tables above it compared. When rows came or went with a partition, their shapes get nothing
+// more, also not of the transaction that is open; the partition's own go on. A look that saw a transaction serves it again.
+func TestMovedRowsEndTheRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(collector.Options{SuspendAfter: time.Hour})
+		w.above = map[uint32][]uint32{2: {5, 1}, 3: {1}, 4: {6}}
+		for oid, name := range map[uint32]string{1: "root", 6: "other"} {
+			root := table(oid, name)
+			root.Kind = 'p'
+			w.c.Restore(shape.Handle(name), definition(root))
+		}
+		w.c.Restore("leaf", definition(table(2, "leaf")))
+		in := make(chan changes.Event)
+		stop := w.run(t, in)
+		w.under = changes.Snapshot{Xmin: 31, Xmax: 31}
+		leaf := relation(2, "leaf")
+		in <- txn(10, leaf, 7)
+		in <- txn(20, relation(3, "second"), 8)
+		in <- txn(30, relation(4, "alien"), 9)
+		synctest.Wait()
+		require.Equal(t, [][]uint32{{1}, {6}}, w.compared)
+		require.Equal(t, map[shape.Handle][]uint64{"root": {7, 8}, "other": {9}, "leaf": {7}}, w.got)
+
+		begun := txn(40, leaf, 10)
+		begun.Fragment.Last = false
+		in <- begun
+		synctest.Wait()
+		w.moved, w.under = []uint32{1}, everything
+		last := txn(40, relation(3, "second"), 11)
+		last.Fragment.Changes[0].Index = 1
+		in <- last
+		in <- txn(50, relation(2, "leaf"), 12)
+		in <- txn(60, relation(4, "alien"), 13)
+		synctest.Wait()
+		require.Equal(t, [][]uint32{{1}, {6}, {1}, {6}}, w.compared)
+		require.Equal(t, map[shape.Handle][]uint64{"root": {7, 8, 10}, "other": {9, 13}, "leaf": {7, 10, 12}}, w.got)
+		require.Empty(t, w.unseen, "who compared has them removed")
+		require.EqualValues(t, 30, w.c.LastSeen(), "the effects of 40 are not to be seen until the shape is gone")
+		w.c.Unregister("root")
+		synctest.Wait()
+		require.EqualValues(t, 60, w.c.LastSeen())
 		stop()
 	})
 }

@@ -2,9 +2,11 @@ package collector
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/shape"
 )
 
 // lookUpAncestors asks for the tables above a partition, when any partitioned table has shapes. The answer holds until
@@ -25,7 +27,7 @@ func (c *Collector) lookUpAncestors(ctx context.Context, oid uint32) (above []ui
 		return nil, err
 	}
 	if !seen {
-		c.dropUnseen(func(t *tableRoutes) bool { return t.partitioned })
+		c.endUnseen(func(t *tableRoutes) bool { return t.partitioned })
 	}
 	c.ancestors[oid] = above
 	return above, nil
@@ -51,9 +53,42 @@ func (c *Collector) lookUpKeys(ctx context.Context, r *changes.Relation, above [
 		return at, err
 	})
 	if err == nil && !seen {
-		c.dropUnseen(func(t *tableRoutes) bool { _, asked := r.Keys[t.oid]; return asked })
+		c.endUnseen(func(t *tableRoutes) bool { _, asked := r.Keys[t.oid]; return asked })
 	}
 	return err
+}
+
+// lookForMoved ends the routes of partitioned tables above a relation that was announced when rows came to them, or went,
+// with a partition. Attaching, detaching and dropping one are not told, but rows that stand in for those that went, or
+// changes of those that came, go to a partition that is announced before: the new one, or the default. So no shape shows
+// an operation on a row that it does not have, or a second row in the place of one that it has still.
+func (c *Collector) lookForMoved(ctx context.Context, oid uint32, above []uint32) error {
+	var oids []uint32
+	c.mu.Lock()
+	for _, oid := range above {
+		// A look that saw this transaction has seen what led to the announcement, too.
+		if c.index.tables[oid] != nil && !c.verified[oid].Visible(c.txn.Xid) {
+			oids = append(oids, oid)
+		}
+	}
+	c.mu.Unlock()
+	if len(oids) == 0 {
+		return nil
+	}
+	var moved []uint32
+	var under changes.Snapshot
+	seen, err := c.lookUp(ctx, oid, func() (at changes.Snapshot, err error) {
+		moved, under, err = c.catalog.Moved(ctx, oids)
+		return under, err
+	})
+	if err != nil || !seen {
+		return err // unseen: the look-up of what is above has ended the routes
+	}
+	for _, oid := range oids {
+		c.verified[oid] = under
+	}
+	c.endRoutes(func(t *tableRoutes) bool { return slices.Contains(moved, t.oid) })
+	return nil
 }
 
 // unseenPatience is how long a transaction may be invisible before it is asked why.
@@ -99,13 +134,30 @@ func (c *Collector) lookUp(ctx context.Context, oid uint32, ask func() (changes.
 	}
 }
 
-// dropUnseen has the shapes of tables removed whose answer from the catalogue may be too old.
-func (c *Collector) dropUnseen(concerned func(*tableRoutes) bool) {
+// endUnseen ends the routes of tables for which the catalogue's answer may be too old, and has their shapes removed.
+func (c *Collector) endUnseen(concerned func(*tableRoutes) bool) {
+	for _, h := range c.endRoutes(concerned) {
+		c.opts.OnUnseen(h)
+	}
+}
+
+// endRoutes sends nothing more to the shapes of tables, and returns their handles.
+func (c *Collector) endRoutes(concerned func(*tableRoutes) bool) (handles []shape.Handle) {
+	var routes []*route
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, t := range c.index.tables {
 		if concerned(t) {
-			t.every(func(r *route) { c.opts.OnUnseen(r.handle) })
+			t.every(func(r *route) { routes = append(routes, r) })
 		}
 	}
+	c.mu.Unlock()
+	for _, r := range routes {
+		r.mu.Lock()
+		if r.state != gone && r.state != ended {
+			r.end()
+			handles = append(handles, r.handle)
+		}
+		r.mu.Unlock()
+	}
+	return handles
 }

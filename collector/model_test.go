@@ -204,6 +204,11 @@ func (m *model) count(f func(*modelCounts)) {
 // Resume implements collector.Consumers.
 func (m *model) Resume(h shape.Handle) (collector.Inbox, error) { return m.start(h), nil }
 
+// Moved implements collector.Catalog.
+func (m *model) Moved(context.Context, []uint32) ([]uint32, changes.Snapshot, error) {
+	return nil, everything, nil
+}
+
 // Awaited implements collector.Catalog.
 func (m *model) Awaited(context.Context) (bool, error) { return false, nil }
 

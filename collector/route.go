@@ -16,7 +16,7 @@ import (
 //	  │                         └── Closed, something buffered: ───────┤
 //	  │                             a successor gets it first          │
 //	  └──────────────────────────── Closed, nothing buffered ──────────┘
-//	awake, asleep, closing ── consumer died, stalled or cannot start ──► ended
+//	awake, asleep, closing ── consumer died, stalled or cannot start, table's rows moved ──► ended
 //	any ── Unregister ──► gone
 type state byte
 

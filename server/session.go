@@ -272,6 +272,11 @@ func (p catalog) Keys(ctx context.Context, oids []uint32) (map[uint32][]string, 
 	return p.tables.Keys(ctx, oids)
 }
 
+// Moved implements collector.Catalog.
+func (p catalog) Moved(ctx context.Context, oids []uint32) ([]uint32, changes.Snapshot, error) {
+	return p.publication.Moved(ctx, oids)
+}
+
 // Awaited implements collector.Catalog.
 func (p catalog) Awaited(ctx context.Context) (bool, error) { return p.tables.Awaited(ctx, p.slot) }
 

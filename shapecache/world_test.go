@@ -128,6 +128,11 @@ func (w *world) Handles(context.Context) ([]shape.Handle, error) {
 	return slices.Collect(maps.Keys(w.rows)), nil
 }
 
+// Moved implements collector.Catalog.
+func (w *world) Moved(context.Context, []uint32) ([]uint32, changes.Snapshot, error) {
+	return nil, everything, nil
+}
+
 // Awaited implements collector.Catalog.
 func (w *world) Awaited(context.Context) (bool, error) { return false, nil }
 
