@@ -25,10 +25,21 @@ type Relation struct {
 	Name     string
 	Identity ReplicaIdentity
 	Columns  []Column // in attribute order, dropped and unpublished columns left out
-	// Keys are the columns of the primary keys, in key order, of the table and of the partitioned ones above it by OID, as
-	// far as somebody asked for them after the announcement: the stream itself does not tell them under REPLICA IDENTITY
-	// FULL. A table without a key has an empty list. Collector fills it in before it hands the relation on.
-	Keys map[uint32][]string
+	// Layouts are those of the table and of the partitioned ones above it by OID, as far as somebody asked for them after
+	// the announcement. Collector fills it in before it hands the relation on.
+	Layouts map[uint32]Layout
+}
+
+// Layout is what the catalogue says of a table's columns and the stream does not: under REPLICA IDENTITY FULL it does not tell
+// the primary key, and never which column a name belongs to.
+type Layout struct {
+	Key     []string         // names of the primary key's columns, in key order; empty for a table without one
+	Numbers map[string]int16 // pg_attribute.attnum by name
+}
+
+// Equal reports whether two layouts are the same.
+func (l Layout) Equal(o Layout) bool {
+	return slices.Equal(l.Key, o.Key) && maps.Equal(l.Numbers, o.Numbers)
 }
 
 // Column is one column of a Relation.
@@ -53,7 +64,7 @@ func (r *Relation) SameAs(o *Relation) bool {
 			return false
 		}
 	}
-	return maps.EqualFunc(r.Keys, o.Keys, slices.Equal)
+	return maps.EqualFunc(r.Layouts, o.Layouts, Layout.Equal)
 }
 
 // Kind tells what a Value holds.

@@ -25,9 +25,8 @@ type Catalog interface {
 	// Ancestors returns the OIDs of the partitioned tables above a table, from its parent up; none for a table that is
 	// no partition.
 	Ancestors(ctx context.Context, oid uint32) ([]uint32, changes.Snapshot, error)
-	// Keys returns the names of the columns of the tables' primary keys, in key order, by OID; an empty list for a table
-	// without one.
-	Keys(ctx context.Context, oids []uint32) (map[uint32][]string, changes.Snapshot, error)
+	// Layouts returns the tables' layouts by OID; an empty one for a table that does not exist.
+	Layouts(ctx context.Context, oids []uint32) (map[uint32]changes.Layout, changes.Snapshot, error)
 	// Moved names those of the partitioned tables to or from which rows came or went with a partition, as far as their
 	// shapes do not know; these are being removed then.
 	Moved(ctx context.Context, oids []uint32) ([]uint32, changes.Snapshot, error)
@@ -250,7 +249,7 @@ func (c *Collector) route(ctx context.Context, ch *changes.Change) error {
 		}
 	}
 	if changed {
-		if err := c.lookUpKeys(ctx, ch.Relation, above); err != nil {
+		if err := c.lookUpLayouts(ctx, ch.Relation, above); err != nil {
 			return err
 		}
 		if err := c.lookForMoved(ctx, ch.Relation.OID, above); err != nil {

@@ -81,11 +81,11 @@ type world struct {
 	failing  map[shape.Handle]bool
 	size     int
 	above    map[uint32][]uint32
-	keys     map[uint32][]string
+	keys     map[uint32]changes.Layout
 	visible  time.Time        // until then the catalogue shows no transaction
 	awaited  bool             // answer of Awaited
 	looks    int              // calls of Ancestors
-	asked    int              // calls of Keys
+	asked    int              // calls of Layouts
 	moved    []uint32         // answer of Moved
 	compared [][]uint32       // its arguments
 	under    changes.Snapshot // of its answer
@@ -156,8 +156,8 @@ func (w *world) Ancestors(_ context.Context, oid uint32) ([]uint32, changes.Snap
 	return w.above[oid], everything, nil
 }
 
-// Keys implements collector.Catalog.
-func (w *world) Keys(context.Context, []uint32) (map[uint32][]string, changes.Snapshot, error) {
+// Layouts implements collector.Catalog.
+func (w *world) Layouts(context.Context, []uint32) (map[uint32]changes.Layout, changes.Snapshot, error) {
 	w.asked++
 	return w.keys, everything, nil
 }
@@ -416,7 +416,7 @@ func TestMovedRowsEndTheRoutes(t *testing.T) {
 func TestAnnouncementsBringTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(collector.Options{SuspendAfter: time.Hour})
-		w.keys = map[uint32][]string{1: {"id"}}
+		w.keys = map[uint32]changes.Layout{1: {Key: []string{"id"}}}
 		w.c.Restore("h", definition(table(1, "items")))
 		in := make(chan changes.Event)
 		stop := w.run(t, in)
@@ -425,14 +425,14 @@ func TestAnnouncementsBringTheKey(t *testing.T) {
 		in <- txn(20, items, 8)
 		in <- txn(30, other, 9)
 		synctest.Wait()
-		require.Equal(t, map[uint32][]string{1: {"id"}}, items.Keys)
-		require.Nil(t, other.Keys, "it has no shapes")
+		require.Equal(t, w.keys, items.Layouts)
+		require.Nil(t, other.Layouts, "it has no shapes")
 		require.Equal(t, 1, w.asked)
-		w.keys = map[uint32][]string{1: {}}
+		w.keys = map[uint32]changes.Layout{1: {}}
 		again := relation(1, "items")
 		in <- txn(40, again, 10)
 		synctest.Wait()
-		require.Equal(t, map[uint32][]string{1: {}}, again.Keys)
+		require.Equal(t, w.keys, again.Layouts)
 		require.Equal(t, []uint64{7, 8, 10}, w.got["h"])
 		require.Equal(t, 2, w.asked)
 		stop()

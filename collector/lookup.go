@@ -33,10 +33,10 @@ func (c *Collector) lookUpAncestors(ctx context.Context, oid uint32) (above []ui
 	return above, nil
 }
 
-// lookUpKeys asks for the primary keys of a relation that was announced, and of those above it, as far as they have shapes:
-// a change of the key is announced, but under REPLICA IDENTITY FULL not told. What the catalogue says now is at least as
+// lookUpLayouts asks for the layouts of a relation that was announced, and of those above it, as far as they have shapes: a
+// change of the key, or of the column behind a name, is announced but not told. What the catalogue says now is at least as
 // new as the announcement, so no operation goes out under a key of before.
-func (c *Collector) lookUpKeys(ctx context.Context, r *changes.Relation, above []uint32) error {
+func (c *Collector) lookUpLayouts(ctx context.Context, r *changes.Relation, above []uint32) error {
 	var oids []uint32
 	c.mu.Lock()
 	for _, oid := range append([]uint32{r.OID}, above...) {
@@ -49,11 +49,11 @@ func (c *Collector) lookUpKeys(ctx context.Context, r *changes.Relation, above [
 		return nil
 	}
 	seen, err := c.lookUp(ctx, r.OID, func() (at changes.Snapshot, err error) {
-		r.Keys, at, err = c.catalog.Keys(ctx, oids)
+		r.Layouts, at, err = c.catalog.Layouts(ctx, oids)
 		return at, err
 	})
 	if err == nil && !seen {
-		c.endUnseen(func(t *tableRoutes) bool { _, asked := r.Keys[t.oid]; return asked })
+		c.endUnseen(func(t *tableRoutes) bool { _, asked := r.Layouts[t.oid]; return asked })
 	}
 	return err
 }

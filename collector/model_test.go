@@ -217,8 +217,8 @@ func (m *model) Ancestors(context.Context, uint32) ([]uint32, changes.Snapshot, 
 	return nil, everything, nil
 }
 
-// Keys implements collector.Catalog.
-func (m *model) Keys(context.Context, []uint32) (map[uint32][]string, changes.Snapshot, error) {
+// Layouts implements collector.Catalog.
+func (m *model) Layouts(context.Context, []uint32) (map[uint32]changes.Layout, changes.Snapshot, error) {
 	return nil, everything, nil
 }
 

@@ -52,6 +52,7 @@ func build(r *relationRow, rows map[uint32]typeRow) (*shape.Table, error) {
 		t.Columns[i] = shape.Column{
 			Column:    where.Column{Name: c.Name, Type: typ, TypeMod: c.TypeMod, Collation: collation(&c)},
 			NotNull:   c.NotNull,
+			Number:    c.Num,
 			Dims:      c.Dims,
 			Generated: c.Generated,
 		}
@@ -92,6 +93,13 @@ func (b *typeBuilder) get(oid uint32) (*where.Type, error) {
 	b.done[oid] = t
 	var err error
 	switch {
+	case t.Kind == where.KindComposite:
+		t.Parts = make([]*where.Type, len(row.Parts))
+		for i, part := range row.Parts {
+			if t.Parts[i], err = b.get(part); err != nil {
+				break
+			}
+		}
 	case t.Kind == where.KindDomain:
 		t.Base, err = b.get(row.Base)
 	case t.Kind == where.KindRange:

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/inspector"
 	"github.com/shapeserver/shapeserver/internal/pgtest"
 	"github.com/shapeserver/shapeserver/shape"
@@ -403,13 +404,17 @@ func dropDatabase(t *testing.T, db *pgtest.DB, name string) {
 	require.NoError(t, err)
 }
 
-func TestKeys(t *testing.T) {
+func TestLayouts(t *testing.T) {
 	db := pgtest.New(t)
-	db.Exec(t, `CREATE TABLE k1 (a int, "B b" int, c int, PRIMARY KEY (c, "B b") INCLUDE (a)); CREATE TABLE k2 (a int UNIQUE)`)
+	db.Exec(t, `CREATE TABLE k1 (a int, "B b" int, d int, c int, PRIMARY KEY (c, "B b") INCLUDE (a)); ALTER TABLE k1 DROP COLUMN d; ALTER TABLE k1 ADD e int; CREATE TABLE k2 (a int UNIQUE)`)
 	pool := db.Pool(t)
 	var one, two uint32
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT 'k1'::regclass::oid, 'k2'::regclass::oid").Scan(&one, &two))
-	found, _, err := inspector.New(pool, inspector.Options{}).Keys(t.Context(), []uint32{one, two, 1})
+	found, _, err := inspector.New(pool, inspector.Options{}).Layouts(t.Context(), []uint32{one, two, 1})
 	require.NoError(t, err)
-	require.Equal(t, map[uint32][]string{one: {"c", "B b"}, two: {}, 1: {}}, found)
+	require.Equal(t, map[uint32]changes.Layout{
+		one: {Key: []string{"c", "B b"}, Numbers: map[string]int16{"a": 1, "B b": 2, "c": 4, "e": 5}},
+		two: {Key: []string{}, Numbers: map[string]int16{"a": 1}},
+		1:   {Key: []string{}, Numbers: map[string]int16{}},
+	}, found)
 }

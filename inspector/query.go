@@ -33,7 +33,12 @@ WITH RECURSIVE rel AS (
   SELECT ref.oid
   FROM typ JOIN pg_catalog.pg_type t ON t.oid = typ.oid
   LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = t.oid
-  CROSS JOIN LATERAL (VALUES (t.typelem), (t.typbasetype), (r.rngsubtype)) ref(oid)
+  CROSS JOIN LATERAL (
+    VALUES (t.typelem), (t.typbasetype), (r.rngsubtype)
+    UNION ALL
+    SELECT a.atttypid FROM pg_catalog.pg_attribute a
+    WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+  ) ref(oid)
   WHERE ref.oid <> 0
 ), db AS (
   SELECT coalesce(j->>'datlocprovider', 'c') AS provider, datcollate,
@@ -47,6 +52,9 @@ SELECT 't', json_build_object(
         (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid) END,
     'attributes', CASE WHEN t.typtype = 'c' THEN
         (SELECT json_agg(quote_ident(a.attname) || ' ' || pg_catalog.format_type(a.atttypid, a.atttypmod) ORDER BY a.attnum)
+         FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) END,
+    'parts', CASE WHEN t.typtype = 'c' THEN
+        (SELECT json_agg(a.atttypid::int8 ORDER BY a.attnum)
          FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) END
   )::text
 FROM typ JOIN pg_catalog.pg_type t ON t.oid = typ.oid JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -91,7 +99,7 @@ var (
 	describeByOID  = fmt.Sprintf(describe, `c.oid = ANY ($1::oid[])`)
 )
 
-// ancestors walks from a partition to its root. Like keys, it gives the snapshot that it read under with each row, and is a
+// ancestors walks from a partition to its root. Like layouts, it gives the snapshot that it read under with each row, and is a
 // plain query of the catalogue's tables: functions such as pg_partition_ancestors read caches, which may be older.
 const ancestors = `
 WITH RECURSIVE up(oid, depth) AS (
@@ -104,15 +112,17 @@ WITH RECURSIVE up(oid, depth) AS (
 )
 SELECT oid::int8, pg_catalog.pg_current_snapshot()::text FROM up ORDER BY depth`
 
-// keys lists the columns of primary keys.
-const keys = `
-SELECT o.oid::int8, coalesce(array_agg(a.attname::text ORDER BY k.ord) FILTER (WHERE k.ord <= i.indnkeyatts), '{}'),
+// layouts lists the columns of primary keys and the numbers of all.
+const layouts = `
+SELECT o.oid::int8,
+  coalesce((SELECT array_agg(a.attname::text ORDER BY k.ord)
+    FROM pg_catalog.pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, ord)
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+    WHERE i.indrelid = o.oid AND i.indisprimary AND k.ord <= i.indnkeyatts), '{}'),
+  coalesce((SELECT json_object_agg(a.attname, a.attnum) FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = o.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}')::text,
   pg_catalog.pg_current_snapshot()::text
-FROM unnest($1::oid[]) o(oid)
-LEFT JOIN pg_catalog.pg_index i ON i.indrelid = o.oid AND i.indisprimary
-LEFT JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, ord) ON true
-LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = o.oid AND a.attnum = k.attnum
-GROUP BY o.oid`
+FROM unnest($1::oid[]) o(oid)`
 
 // awaited tells whether commits wait for who reads from a slot. To roles that may not see others' sessions it tells so of
 // their own.
@@ -133,6 +143,7 @@ type typeRow struct {
 	Subtype    uint32   `json:"subtype"`
 	Labels     []string `json:"labels"`
 	Attributes []string `json:"attributes"`
+	Parts      []uint32 `json:"parts"` // types of the attributes
 }
 
 type columnRow struct {

@@ -2,6 +2,7 @@ package inspector
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -32,23 +33,28 @@ func (in *Inspector) Ancestors(ctx context.Context, oid uint32) ([]uint32, chang
 	return up, at, nil
 }
 
-// Keys returns the names of the columns of the tables' primary keys, in key order, by OID, and the snapshot that the answer
-// was read under. A table without a key, or that does not exist, has an empty list. It wants at least one table.
-func (in *Inspector) Keys(ctx context.Context, oids []uint32) (map[uint32][]string, changes.Snapshot, error) {
+// Layouts returns the tables' layouts by OID, and the snapshot that the answer was read under. Of a table that does not exist
+// it is empty. It wants at least one table.
+func (in *Inspector) Layouts(ctx context.Context, oids []uint32) (map[uint32]changes.Layout, changes.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, in.opts.Timeout)
 	defer cancel()
-	type tableKey struct {
+	type tableLayout struct {
 		OID      uint32
-		Names    []string
+		Key      []string
+		Numbers  string
 		Snapshot string
 	}
-	list, at, err := collect(ctx, in, func(k tableKey) string { return k.Snapshot }, keys, sqltext.OIDs(oids))
+	list, at, err := collect(ctx, in, func(l tableLayout) string { return l.Snapshot }, layouts, sqltext.OIDs(oids))
 	if err != nil {
-		return nil, at, fmt.Errorf("read primary keys of %d: %w", oids, err)
+		return nil, at, fmt.Errorf("read layouts of %d: %w", oids, err)
 	}
-	found := make(map[uint32][]string, len(list))
-	for _, k := range list {
-		found[k.OID] = k.Names
+	found := make(map[uint32]changes.Layout, len(list))
+	for _, l := range list {
+		layout := changes.Layout{Key: l.Key}
+		if err := json.Unmarshal([]byte(l.Numbers), &layout.Numbers); err != nil {
+			return nil, at, fmt.Errorf("read layouts of %d: %w", oids, err)
+		}
+		found[l.OID] = layout
 	}
 	return found, at, nil
 }

@@ -267,9 +267,9 @@ func (p catalog) Ancestors(ctx context.Context, oid uint32) ([]uint32, changes.S
 	return above, at, err
 }
 
-// Keys implements collector.Catalog.
-func (p catalog) Keys(ctx context.Context, oids []uint32) (map[uint32][]string, changes.Snapshot, error) {
-	return p.tables.Keys(ctx, oids)
+// Layouts implements collector.Catalog.
+func (p catalog) Layouts(ctx context.Context, oids []uint32) (map[uint32]changes.Layout, changes.Snapshot, error) {
+	return p.tables.Layouts(ctx, oids)
 }
 
 // Moved implements collector.Catalog.

@@ -16,7 +16,8 @@ func (d *Definition) Fits(r *changes.Relation) string {
 	if r.OID == d.Table.OID && (r.Schema != d.Table.Schema || r.Name != d.Table.Name) {
 		return fmt.Sprintf("table %s.%s is now %s.%s", d.Table.Schema, d.Table.Name, r.Schema, r.Name)
 	}
-	if key, asked := r.Keys[d.Table.OID]; asked && !slices.Equal(key, d.Table.keyNames()) {
+	layout, asked := r.Layouts[d.Table.OID]
+	if asked && !slices.Equal(layout.Key, d.Table.keyNames()) {
 		return "the primary key has changed"
 	}
 	sent := make(map[string]*changes.Column, len(r.Columns))
@@ -37,6 +38,9 @@ func (d *Definition) Fits(r *changes.Relation) string {
 		}
 		if now.TypeMod != c.TypeMod {
 			return fmt.Sprintf("column %q has another type modifier", c.Name)
+		}
+		if number, ok := layout.Numbers[c.Name]; ok && number != c.Number {
+			return fmt.Sprintf("column %q is another one", c.Name)
 		}
 	}
 	if !d.Explicit {

@@ -50,10 +50,10 @@ func TestFitsLooksAtTheKey(t *testing.T) {
 	d := &shape.Definition{Table: fitsTable(nil, nil, 0), Columns: []int{0}, Explicit: true, Replica: shape.ReplicaDefault, Log: shape.LogFull}
 	r := changes.Relation{OID: 7, Schema: "public", Name: "partition", Columns: []changes.Column{{Name: "id", TypeOID: 23, TypeMod: -1}}}
 	require.Empty(t, d.Fits(&r))
-	r.Keys = map[uint32][]string{7: {"other"}, 1: {"id"}}
+	r.Layouts = map[uint32]changes.Layout{7: {Key: []string{"other"}}, 1: {Key: []string{"id"}}}
 	require.Empty(t, d.Fits(&r), "only the key of the shape's own table counts")
-	r.Keys = map[uint32][]string{1: {"id", "m"}}
+	r.Layouts = map[uint32]changes.Layout{1: {Key: []string{"id", "m"}}}
 	require.Equal(t, "the primary key has changed", d.Fits(&r))
-	r.Keys = map[uint32][]string{1: {}}
+	r.Layouts = map[uint32]changes.Layout{1: {}}
 	require.Equal(t, "the primary key has changed", d.Fits(&r))
 }

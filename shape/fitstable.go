@@ -23,7 +23,7 @@ func (d *Definition) FitsTable(now *Table) string {
 	if now.Kind != was.Kind {
 		return fmt.Sprintf("the table's kind was %q and is %q", was.Kind, now.Kind)
 	}
-	r := changes.Relation{OID: now.OID, Schema: now.Schema, Name: now.Name, Keys: map[uint32][]string{now.OID: now.keyNames()}, Columns: make([]changes.Column, len(now.Columns))}
+	r := changes.Relation{OID: now.OID, Schema: now.Schema, Name: now.Name, Layouts: map[uint32]changes.Layout{now.OID: now.layout()}, Columns: make([]changes.Column, len(now.Columns))}
 	for i, c := range now.Columns {
 		r.Columns[i] = changes.Column{Name: c.Name, TypeOID: c.Type.OID, TypeMod: c.TypeMod}
 	}
@@ -36,14 +36,18 @@ func (d *Definition) FitsTable(now *Table) string {
 // fitsTypes says which used column's type gives other texts for the same rows now, though it is the same type: the labels of
 // an enum or the attributes of a composite type have changed. Labels that came hurt nobody.
 func (d *Definition) fitsTypes(now *Table) string {
-	types := make(map[string]*where.Type, len(now.Columns))
-	for _, c := range now.Columns {
-		types[c.Name] = c.Type
+	types := make(map[string]*Column, len(now.Columns))
+	for i := range now.Columns {
+		types[now.Columns[i].Name] = &now.Columns[i]
 	}
 	for _, p := range d.used() {
 		c := &d.Table.Columns[p]
-		if t, ok := types[c.Name]; ok && !sameTexts(c.Type, t) {
+		switch t := types[c.Name]; {
+		case t == nil:
+		case !sameTexts(c.Type, t.Type):
 			return fmt.Sprintf("the type of column %q has changed", c.Name)
+		case c.Collation != t.Collation:
+			return fmt.Sprintf("the collation of column %q has changed", c.Name)
 		}
 	}
 	return ""
@@ -53,12 +57,6 @@ func sameTexts(was, now *where.Type) bool {
 	if was == now || was == nil || now == nil {
 		return was == now
 	}
-	next := 0
-	for _, label := range now.Labels {
-		if next < len(was.Labels) && was.Labels[next] == label {
-			next++
-		}
-	}
-	return next == len(was.Labels) && slices.Equal(was.Attributes, now.Attributes) &&
-		sameTexts(was.Elem, now.Elem) && sameTexts(was.Base, now.Base)
+	return contained(was.Labels, now.Labels) && slices.Equal(was.Attributes, now.Attributes) &&
+		slices.EqualFunc(was.Parts, now.Parts, sameTexts) && sameTexts(was.Elem, now.Elem) && sameTexts(was.Base, now.Base)
 }

@@ -1,6 +1,9 @@
 package shape
 
-import "github.com/shapeserver/shapeserver/where"
+import (
+	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/where"
+)
 
 // Table is a table as the catalogue describes it now. It is immutable; a changed table is a new Table.
 type Table struct {
@@ -26,6 +29,7 @@ func (t *Table) WhereScope() where.Scope {
 // Column is one column of a Table.
 type Column struct {
 	where.Column
+	Number    int16 // pg_attribute.attnum, which stays with the column when it is renamed
 	NotNull   bool
 	Dims      int  // pg_attribute.attndims
 	Generated bool // GENERATED ALWAYS AS … STORED; pgoutput does not send it before Postgres 18
@@ -51,6 +55,15 @@ func (t *Table) keyNames() []string {
 		names[i] = t.Columns[p].Name
 	}
 	return names
+}
+
+// layout is what Fits looks at.
+func (t *Table) layout() changes.Layout {
+	l := changes.Layout{Key: t.keyNames(), Numbers: make(map[string]int16, len(t.Columns))}
+	for _, c := range t.Columns {
+		l.Numbers[c.Name] = c.Number
+	}
+	return l
 }
 
 // WhereColumns returns the columns as the type checker takes them.

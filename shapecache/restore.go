@@ -66,6 +66,9 @@ func (c *Cache) restoreOne(row *status.Row, table *shape.Table) (*entry, error) 
 	if e.identity != row.Identity {
 		return nil, errors.New("its table or its clause means something else now")
 	}
+	if !def.FitsDescription(row.Description) {
+		return nil, errors.New("its table was changed while no server was there")
+	}
 	e.shape = &Shape{Handle: e.handle, Definition: def, Log: log, entry: e}
 	e.used.Store(row.LastUsedAt.UnixNano())
 	e.noted = e.used.Load()

@@ -141,8 +141,8 @@ func (w *world) Ancestors(context.Context, uint32) ([]uint32, changes.Snapshot, 
 	return nil, everything, nil
 }
 
-// Keys implements collector.Catalog.
-func (w *world) Keys(context.Context, []uint32) (map[uint32][]string, changes.Snapshot, error) {
+// Layouts implements collector.Catalog.
+func (w *world) Layouts(context.Context, []uint32) (map[uint32]changes.Layout, changes.Snapshot, error) {
 	return nil, everything, nil
 }
 

@@ -15,14 +15,14 @@ import (
 // List returns the rows of the stream, oldest first, whoever wrote them.
 func (s *Store) List(ctx context.Context) ([]Row, error) {
 	rows, err := s.pool.Query(ctx, `SELECT handle, identity, identity_hash, table_oid, table_schema, table_name, columns, columns_explicit,
-			where_sql, replica, log_mode, created_at, last_used_at, state = 'active'
+			where_sql, replica, log_mode, coalesce(description, ''), created_at, last_used_at, state = 'active'
 		FROM shapeserver.shapes WHERE stream_id = $1 ORDER BY created_at, handle`, s.claim.StreamID)
 	if err != nil {
 		return nil, fmt.Errorf("list shapes: %w", err)
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Row, err error) {
 		err = row.Scan(&r.Handle, &r.Identity, &r.IdentityHash, &r.TableOID, &r.Schema, &r.Table, &r.Columns, &r.Explicit, &r.Where,
-			&r.Replica, &r.Log, &r.CreatedAt, &r.LastUsedAt, &r.Active)
+			&r.Replica, &r.Log, &r.Description, &r.CreatedAt, &r.LastUsedAt, &r.Active)
 		return r, err
 	})
 	if err != nil {

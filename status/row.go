@@ -22,6 +22,7 @@ type Row struct {
 	Where        *string       `json:"where_sql"` // as where renders it; nil selects every row
 	Replica      shape.Replica `json:"replica"`
 	Log          shape.LogMode `json:"log_mode"`
+	Description  string        `json:"description"` // see shape.Definition.Description; empty when it is not known
 	CreatedAt    time.Time     `json:"created_at"`
 	LastUsedAt   time.Time     `json:"-"` // set by List
 	// Active is set by List: Completed was written.
@@ -33,7 +34,7 @@ func RowOf(h shape.Handle, d *shape.Definition, now time.Time) Row {
 	r := Row{
 		Handle: h, Identity: d.Identity(), IdentityHash: int64(d.Hash()), //nolint:gosec // all 64 bits are kept
 		TableOID: d.Table.OID, Schema: d.Table.Schema, Table: d.Table.Name,
-		Columns: d.ColumnNames(), Explicit: d.Explicit, Replica: d.Replica, Log: d.Log, CreatedAt: now,
+		Columns: d.ColumnNames(), Explicit: d.Explicit, Replica: d.Replica, Log: d.Log, Description: d.Description(), CreatedAt: now,
 	}
 	if d.Where != nil {
 		sql := d.Where.SQL()

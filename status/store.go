@@ -229,12 +229,12 @@ func (s *Store) roundTrip(ctx context.Context, batch []*write) error {
 	b.Queue(fence+`SELECT count(*) FROM fence`, id, epoch)
 	if len(puts) > 0 {
 		b.Queue(fence+`INSERT INTO shapeserver.shapes (handle, stream_id, identity, identity_hash, table_oid, table_schema, table_name,
-				columns, columns_explicit, where_sql, replica, log_mode, state, owner, epoch, created_at, last_used_at)
+				columns, columns_explicit, where_sql, replica, log_mode, description, state, owner, epoch, created_at, last_used_at)
 			SELECT r.handle, $1, r.identity, r.identity_hash, r.table_oid, r.table_schema, r.table_name,
-				r.columns, r.columns_explicit, r.where_sql, r.replica, r.log_mode, 'creating', $3, $2, r.created_at, r.created_at
+				r.columns, r.columns_explicit, r.where_sql, r.replica, r.log_mode, r.description, 'creating', $3, $2, r.created_at, r.created_at
 			FROM fence, json_to_recordset($4::text::json) AS r(handle text, identity text, identity_hash bigint, table_oid oid,
 				table_schema text, table_name text, columns text[], columns_explicit boolean, where_sql text, replica text,
-				log_mode text, created_at timestamptz)`, id, epoch, s.claim.Owner, asJSON(puts))
+				log_mode text, description text, created_at timestamptz)`, id, epoch, s.claim.Owner, asJSON(puts))
 	}
 	if len(marks) > 0 {
 		b.Queue(fence+`UPDATE shapeserver.shapes s SET

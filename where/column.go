@@ -26,6 +26,7 @@ type Type struct {
 	Labels []string // of an enum: its labels in sort order
 	// Attributes are those of a composite type, in order, each as its name and type.
 	Attributes []string
+	Parts      []*Type // the attributes' types
 }
 
 // Collation is how a column's text is ordered. The zero Collation is that of a type without one.
