@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -194,12 +193,7 @@ func (s *server) failing(handle func(http.ResponseWriter, *http.Request) *failur
 // fail sends a failure. Nothing of the body may have been sent before.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	if f.status >= http.StatusInternalServerError && !f.known && f.cause != nil && r.Context().Err() == nil {
-		level := slog.LevelError
-		if f.status == http.StatusServiceUnavailable {
-			level = slog.LevelWarn // the client comes again
-		}
-		s.opts.Logger.Log(r.Context(), level, "request failed", "request_id", w.Header().Get("X-Request-Id"),
-			"status", f.status, "error", f.cause)
+		s.failures.log(r.Context(), s.opts.Logger, &f, w.Header().Get("X-Request-Id"))
 	}
 	body, ok := f.body.(rawJSON)
 	if !ok {

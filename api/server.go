@@ -27,6 +27,7 @@ type server struct {
 	encoders  *encoders
 	metrics   *metrics
 	clock     clock
+	failures  *failureLog
 }
 
 // New returns the handler of the whole HTTP port: /, /openapi.json, /v1/health and /v1/shape in all its path forms;
@@ -49,6 +50,7 @@ func newServer(backend Backend, opts Options) *server {
 		bodies:    newBodies(opts.BodyCacheBytes),
 		encoders:  newEncoders(),
 		metrics:   m,
+		failures:  newFailureLog(),
 	}
 }
 
