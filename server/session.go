@@ -259,26 +259,26 @@ type catalog struct {
 }
 
 // Ancestors implements collector.Catalog.
-func (p catalog) Ancestors(ctx context.Context, oid uint32) ([]uint32, changes.Snapshot, error) {
-	above, at, err := p.tables.Ancestors(ctx, oid)
+func (c catalog) Ancestors(ctx context.Context, oid uint32) ([]uint32, changes.Snapshot, error) {
+	above, at, err := c.tables.Ancestors(ctx, oid)
 	if len(above) > 0 {
-		p.publication.CheckSoon()
+		c.publication.CheckSoon()
 	}
 	return above, at, err
 }
 
 // Layouts implements collector.Catalog.
-func (p catalog) Layouts(ctx context.Context, oids []uint32) (map[uint32]changes.Layout, changes.Snapshot, error) {
-	return p.tables.Layouts(ctx, oids)
+func (c catalog) Layouts(ctx context.Context, oids []uint32) (map[uint32]changes.Layout, changes.Snapshot, error) {
+	return c.tables.Layouts(ctx, oids)
 }
 
 // Moved implements collector.Catalog.
-func (p catalog) Moved(ctx context.Context, oids []uint32) ([]uint32, changes.Snapshot, error) {
-	return p.publication.Moved(ctx, oids)
+func (c catalog) Moved(ctx context.Context, oids []uint32) ([]uint32, changes.Snapshot, error) {
+	return c.publication.Moved(ctx, oids)
 }
 
 // Awaited implements collector.Catalog.
-func (p catalog) Awaited(ctx context.Context) (bool, error) { return p.tables.Awaited(ctx, p.slot) }
+func (c catalog) Awaited(ctx context.Context) (bool, error) { return c.tables.Awaited(ctx, c.slot) }
 
 // begin starts a new history in the store, at lsn. The status rows of the old one are gone already, so its logs are
 // nobody's, and the reconciler removes them.
