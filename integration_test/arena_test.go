@@ -279,10 +279,7 @@ func startWriter(t *testing.T, database, table string, keys int) *writer {
 				}
 				sql := fmt.Sprintf("BEGIN; INSERT INTO %[1]s VALUES (%[2]d, %[3]d, 'w%[2]d'); UPDATE %[1]s SET v = v || '+', k = (k + 1) %% %[4]d WHERE id %% 97 = %[5]d; "+
 					"DELETE FROM %[1]s WHERE id = %[6]d; COMMIT", table, 1_000_000+n, n%keys, keys, n%97, 1_000_000+n-50)
-				w.mu.Lock()
-				_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
-				w.mu.Unlock()
-				if err != nil && ctx.Err() == nil {
+				if err := w.write(ctx, conn, sql); err != nil {
 					return err
 				}
 			}
@@ -293,6 +290,17 @@ func startWriter(t *testing.T, database, table string, keys int) *writer {
 		return <-done
 	})
 	return w
+}
+
+// write runs one transaction to its end, also when the writer is told to stop: Postgres may commit one whose client has gone,
+// at some later time.
+func (w *writer) write(ctx context.Context, conn *pgx.Conn, sql string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+	return err
 }
 
 // crowd are clients that follow shapes of one table.
