@@ -37,11 +37,16 @@ type Change struct {
 	// of an offset is twice the Index (protocol.md §6.1). A TRUNCATE of several tables counts once for each.
 	Index uint64
 	// Old is the row before an Update or Delete: complete under REPLICA IDENTITY FULL, nil when Postgres sent no
-	// old row (an Update under another identity), key columns only (others Null) under identity default.
+	// old row (an Update under another identity that leaves the key alone).
 	Old Row
+	// OldKeyOnly says that Old has the columns of another replica identity alone; the others are Null, and unknown.
+	OldKeyOnly bool
 	// New is the row after an Insert or Update, unchanged TOAST values already filled from Old where Old has them.
 	New Row
 }
+
+// OldKnown reports whether Old is the row as it was.
+func (c *Change) OldKnown() bool { return c.Old != nil && !c.OldKeyOnly }
 
 // Txn is what all the fragments of a committed transaction share.
 type Txn struct {

@@ -36,6 +36,8 @@ type Consumers interface {
 
 // Router is the collector's record of a shape.
 type Router interface {
+	// Cut has nothing more sent to the shape. It does not block.
+	Cut(h shape.Handle)
 	Unregister(h shape.Handle)
 	Handles() []shape.Handle
 }
@@ -140,7 +142,7 @@ func New(records Records, opts Options) *Cleaner {
 }
 
 // Remove has a shape removed, for whatever reason; only the first reason counts. When it returns the shape cannot be
-// found any more. The rest follows in Run. Removing what is gone is no error.
+// found any more, and no change that comes to the router from then on reaches it. The rest follows in Run. Removing what is gone is no error.
 func (c *Cleaner) Remove(h shape.Handle, reason shape.Reason) {
 	c.mu.Lock()
 	if _, ok := c.queue[h]; !ok {
@@ -149,6 +151,7 @@ func (c *Cleaner) Remove(h shape.Handle, reason shape.Reason) {
 	c.mu.Unlock()
 	c.opts.OnRemoving(h, reason)
 	c.records.Consumers.Forget(h) // after it is in the queue: whoever does not find the shape can ask AwaitDurable
+	c.records.Router.Cut(h)
 	failpoint.Hit(failpoint.RemoveForgotten)
 	select {
 	case c.wake <- struct{}{}:

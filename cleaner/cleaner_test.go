@@ -106,6 +106,8 @@ func (b consumerBook) Discard(h shape.Handle)                       { _ = b.do("
 func (b consumerBook) Handles() []shape.Handle                      { return b.list(b.found) }
 func (b consumerBook) Orphans() []shape.Handle                      { return b.orphans }
 
+func (b routeBook) Cut(shape.Handle) {}
+
 func (b routeBook) Unregister(h shape.Handle) { _ = b.do("unregister", h, b.routes) }
 func (b routeBook) Handles() []shape.Handle   { return b.list(b.routes) }
 

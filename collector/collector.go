@@ -27,9 +27,9 @@ type Catalog interface {
 	Ancestors(ctx context.Context, oid uint32) ([]uint32, changes.Snapshot, error)
 	// Layouts returns the tables' layouts by OID; an empty one for a table that does not exist.
 	Layouts(ctx context.Context, oids []uint32) (map[uint32]changes.Layout, changes.Snapshot, error)
-	// Moved names those of the partitioned tables to or from which rows came or went with a partition, as far as their
-	// shapes do not know; these are being removed then.
-	Moved(ctx context.Context, oids []uint32) ([]uint32, changes.Snapshot, error)
+	// ComparePartitions has the shapes removed of those of the partitioned tables to or from which rows came or went with a
+	// partition. They have been cut off when it returns.
+	ComparePartitions(ctx context.Context, oids []uint32) (changes.Snapshot, error)
 	// Awaited reports whether commits wait for this server to confirm them.
 	Awaited(ctx context.Context) (bool, error)
 }
@@ -44,7 +44,7 @@ type Options struct {
 	// OnStalled is told of a shape that reached StallLimit; it must have it removed and must not block.
 	OnStalled func(shape.Handle)
 	// OnUnseen is told of a shape that may miss changes because the catalogue cannot show a transaction before this
-	// server has confirmed it; it must have it removed and must not block.
+	// server has confirmed it; it must have it removed, which cuts it off, and must not block.
 	OnUnseen func(shape.Handle)
 	// FlushInterval is the least time between two syncs of the store. Zero means 20 ms.
 	FlushInterval time.Duration
@@ -97,16 +97,16 @@ type Collector struct {
 	// Used by the goroutine of Run alone.
 	relations map[uint32]*changes.Relation
 	ancestors map[uint32][]uint32
-	verified  map[uint32]changes.Snapshot // what Moved last looked under, by table
-	current   *pending                    // the open transaction
-	txn       *changes.Txn                // its head
-	unseen    bool                        // the catalogue will not show it in time
-	nextIndex uint64                      // the next change of it, to go on from after a reconnect
-	doneLSN   changes.LSN                 // commit position of the last transaction that was sent whole
-	touched   []*route                    // routes that got a part of the open transaction
-	fresh     []*route                    // routes that get a part of the current fragment
-	tokens    changes.Token               // the last one given out
-	stall     *time.Timer                 // for sends that block
+	compared  map[uint32]comparison // of partitions, by table
+	current   *pending              // the open transaction
+	txn       *changes.Txn          // its head
+	unseen    bool                  // the catalogue will not show it in time
+	nextIndex uint64                // the next change of it, to go on from after a reconnect
+	doneLSN   changes.LSN           // commit position of the last transaction that was sent whole
+	touched   []*route              // routes that got a part of the open transaction
+	fresh     []*route              // routes that get a part of the current fragment
+	tokens    changes.Token         // the last one given out
+	stall     *time.Timer           // for sends that block
 }
 
 // New makes a Collector.
@@ -117,7 +117,7 @@ func New(consumers Consumers, catalog Catalog, opts Options) *Collector {
 		recent: make(map[changes.Xid]uint64), ring: make([]changes.Xid, recentXids),
 		answers:   make(chan struct{}, 1),
 		relations: make(map[uint32]*changes.Relation), ancestors: make(map[uint32][]uint32),
-		verified: make(map[uint32]changes.Snapshot),
+		compared: make(map[uint32]comparison),
 	}
 	return c
 }
@@ -252,7 +252,7 @@ func (c *Collector) route(ctx context.Context, ch *changes.Change) error {
 		if err := c.lookUpLayouts(ctx, ch.Relation, above); err != nil {
 			return err
 		}
-		if err := c.lookForMoved(ctx, ch.Relation.OID, above); err != nil {
+		if err := c.comparePartitions(ctx, ch.Relation.OID, above); err != nil {
 			return err
 		}
 	}

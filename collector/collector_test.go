@@ -85,7 +85,7 @@ type world struct {
 	awaited  bool             // answer of Awaited
 	looks    int              // calls of Ancestors
 	asked    int              // calls of Layouts
-	moved    []uint32         // answer of Moved
+	moved    shape.Handle     // whom ComparePartitions cuts off
 	compared [][]uint32       // its arguments
 	under    changes.Snapshot // of its answer
 	unseen   []shape.Handle
@@ -96,7 +96,10 @@ func newWorld(opts collector.Options) *world {
 	w := &world{got: make(map[shape.Handle][]uint64), quit: make(chan struct{}), failing: make(map[shape.Handle]bool), size: 4}
 	opts.OnStalled = func(h shape.Handle) { w.stalled = append(w.stalled, h) }
 	w.under = everything
-	opts.OnUnseen = func(h shape.Handle) { w.unseen = append(w.unseen, h) }
+	opts.OnUnseen = func(h shape.Handle) {
+		w.unseen = append(w.unseen, h)
+		w.c.Cut(h)
+	}
 	w.c = collector.New(w, w, opts)
 	return w
 }
@@ -137,10 +140,13 @@ func (w *world) Resume(h shape.Handle) (collector.Inbox, error) {
 // everything is a snapshot that sees every transaction of the tests.
 var everything = changes.Snapshot{Xmin: 1<<31 - 1, Xmax: 1<<31 - 1}
 
-// Moved implements collector.Catalog.
-func (w *world) Moved(_ context.Context, oids []uint32) ([]uint32, changes.Snapshot, error) {
+// ComparePartitions implements collector.Catalog.
+func (w *world) ComparePartitions(_ context.Context, oids []uint32) (changes.Snapshot, error) {
 	w.compared = append(w.compared, oids)
-	return w.moved, w.under, nil
+	if w.moved != "" {
+		w.c.Cut(w.moved)
+	}
+	return w.under, nil
 }
 
 // Awaited implements collector.Catalog.

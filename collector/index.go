@@ -137,7 +137,7 @@ func (t *tableRoutes) each(ch *changes.Change, f func(*route)) {
 			continue // the column is gone: the routes have been told by the relation's change
 		}
 		if ch.Op != changes.Insert {
-			if ch.Old == nil {
+			if !ch.OldKnown() {
 				for _, routes := range byValue { // the old row is unknown: it may be anybody's
 					for _, r := range routes {
 						f(r)

@@ -2,7 +2,6 @@ package collector
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/shapeserver/shapeserver/changes"
@@ -27,7 +26,7 @@ func (c *Collector) lookUpAncestors(ctx context.Context, oid uint32) (above []ui
 		return nil, err
 	}
 	if !seen {
-		c.endUnseen(func(t *tableRoutes) bool { return t.partitioned })
+		c.removeUnseen(func(t *tableRoutes) bool { return t.partitioned })
 	}
 	c.ancestors[oid] = above
 	return above, nil
@@ -53,21 +52,32 @@ func (c *Collector) lookUpLayouts(ctx context.Context, r *changes.Relation, abov
 		return at, err
 	})
 	if err == nil && !seen {
-		c.endUnseen(func(t *tableRoutes) bool { _, asked := r.Layouts[t.oid]; return asked })
+		c.removeUnseen(func(t *tableRoutes) bool { _, asked := r.Layouts[t.oid]; return asked })
 	}
 	return err
 }
 
-// lookForMoved ends the routes of partitioned tables above a relation that was announced when rows came to them, or went,
-// with a partition. Attaching, detaching and dropping one are not told, but rows that stand in for those that went, or
+// comparison is a look at the partitions of a table.
+type comparison struct {
+	under changes.Snapshot
+	at    time.Time
+}
+
+// covers reports whether the look saw transaction x. An old look is not asked: 32-bit ids wrap.
+func (l comparison) covers(x changes.Xid) bool {
+	return time.Since(l.at) < time.Minute && l.under.Visible(x)
+}
+
+// comparePartitions ends the shapes of partitioned tables above a relation that was announced when rows came to them, or
+// went, with a partition. Attaching, detaching and dropping one are not told, but rows that stand in for those that went, or
 // changes of those that came, go to a partition that is announced before: the new one, or the default. So no shape shows
 // an operation on a row that it does not have, or a second row in the place of one that it has still.
-func (c *Collector) lookForMoved(ctx context.Context, oid uint32, above []uint32) error {
+func (c *Collector) comparePartitions(ctx context.Context, oid uint32, above []uint32) error {
 	var oids []uint32
 	c.mu.Lock()
 	for _, oid := range above {
 		// A look that saw this transaction has seen what led to the announcement, too.
-		if c.index.tables[oid] != nil && !c.verified[oid].Visible(c.txn.Xid) {
+		if c.index.tables[oid] != nil && !c.compared[oid].covers(c.txn.Xid) {
 			oids = append(oids, oid)
 		}
 	}
@@ -75,19 +85,18 @@ func (c *Collector) lookForMoved(ctx context.Context, oid uint32, above []uint32
 	if len(oids) == 0 {
 		return nil
 	}
-	var moved []uint32
-	var under changes.Snapshot
-	seen, err := c.lookUp(ctx, oid, func() (at changes.Snapshot, err error) {
-		moved, under, err = c.catalog.Moved(ctx, oids)
-		return under, err
+	var look comparison
+	seen, err := c.lookUp(ctx, oid, func() (_ changes.Snapshot, err error) {
+		look.at = time.Now()
+		look.under, err = c.catalog.ComparePartitions(ctx, oids)
+		return look.under, err
 	})
 	if err != nil || !seen {
-		return err // unseen: the look-up of what is above has ended the routes
+		return err // unseen: the look-up of what is above has ended the shapes
 	}
 	for _, oid := range oids {
-		c.verified[oid] = under
+		c.compared[oid] = look
 	}
-	c.endRoutes(func(t *tableRoutes) bool { return slices.Contains(moved, t.oid) })
 	return nil
 }
 
@@ -134,30 +143,17 @@ func (c *Collector) lookUp(ctx context.Context, oid uint32, ask func() (changes.
 	}
 }
 
-// endUnseen ends the routes of tables for which the catalogue's answer may be too old, and has their shapes removed.
-func (c *Collector) endUnseen(concerned func(*tableRoutes) bool) {
-	for _, h := range c.endRoutes(concerned) {
-		c.opts.OnUnseen(h)
-	}
-}
-
-// endRoutes sends nothing more to the shapes of tables, and returns their handles.
-func (c *Collector) endRoutes(concerned func(*tableRoutes) bool) (handles []shape.Handle) {
-	var routes []*route
+// removeUnseen has the shapes of tables removed for which the catalogue's answer may be too old.
+func (c *Collector) removeUnseen(concerned func(*tableRoutes) bool) {
+	found := make(map[shape.Handle]bool)
 	c.mu.Lock()
 	for _, t := range c.index.tables {
 		if concerned(t) {
-			t.every(func(r *route) { routes = append(routes, r) })
+			t.every(func(r *route) { found[r.handle] = true })
 		}
 	}
 	c.mu.Unlock()
-	for _, r := range routes {
-		r.mu.Lock()
-		if r.state != gone && r.state != ended {
-			r.end()
-			handles = append(handles, r.handle)
-		}
-		r.mu.Unlock()
+	for h := range found {
+		c.opts.OnUnseen(h)
 	}
-	return handles
 }

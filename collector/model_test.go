@@ -204,9 +204,9 @@ func (m *model) count(f func(*modelCounts)) {
 // Resume implements collector.Consumers.
 func (m *model) Resume(h shape.Handle) (collector.Inbox, error) { return m.start(h), nil }
 
-// Moved implements collector.Catalog.
-func (m *model) Moved(context.Context, []uint32) ([]uint32, changes.Snapshot, error) {
-	return nil, everything, nil
+// ComparePartitions implements collector.Catalog.
+func (m *model) ComparePartitions(context.Context, []uint32) (changes.Snapshot, error) {
+	return everything, nil
 }
 
 // Awaited implements collector.Catalog.

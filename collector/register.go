@@ -31,6 +31,17 @@ func (c *Collector) register(r *route) {
 	c.index.add(r)
 }
 
+// Cut has nothing more sent to a shape, which is being removed; what its consumer has is enough to end with, also half a
+// transaction, which then is never visible. Deliveries count as applied when Unregister is called. Cut does not block, and
+// does nothing for a shape that is not registered.
+func (c *Collector) Cut(h shape.Handle) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.routes[h]; r != nil {
+		r.cut.Store(true)
+	}
+}
+
 // Unregister forgets a shape: nothing is sent to it any more when Unregister returns. Its consumer must have ended, or
 // Unregister waits as long as a delivery to it is blocked. What was buffered for it counts as applied, so the shape
 // must be durably gone (I4). Doing it again is no error.

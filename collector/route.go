@@ -2,6 +2,7 @@ package collector
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/shapeserver/shapeserver/changes"
 	"github.com/shapeserver/shapeserver/shape"
@@ -16,7 +17,7 @@ import (
 //	  │                         └── Closed, something buffered: ───────┤
 //	  │                             a successor gets it first          │
 //	  └──────────────────────────── Closed, nothing buffered ──────────┘
-//	awake, asleep, closing ── consumer died, stalled or cannot start, table's rows moved ──► ended
+//	awake, asleep, closing ── cut off, or its consumer died, stalled or cannot start ──► ended
 //	any ── Unregister ──► gone
 type state byte
 
@@ -50,8 +51,10 @@ type route struct {
 	touched bool              // listed among the touched routes of the current transaction
 	fresh   bool              // listed among the routes with changes in the current fragment
 
+	cut atomic.Bool // the shape is being removed: nothing more is sent
+
 	// mu is held while a delivery is being sent, which may block; Unregister waits for it, but only after the
-	// consumer has ended, which unblocks the sender. Collector.mu is never taken under it.
+	// consumer has ended, which unblocks the sender. It is never taken under Collector.mu.
 	mu    sync.Mutex
 	state state
 	inbox Inbox

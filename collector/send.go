@@ -19,6 +19,9 @@ func (c *Collector) send(ctx context.Context, r *route, d changes.Delivery) erro
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used = c.sweep.Load()
+	if r.cut.Load() && r.state != gone {
+		r.end()
+	}
 	if r.state == closing && len(r.buffer) >= bufferLimit {
 		if err := c.waitForAnswer(ctx, r); err != nil {
 			return err

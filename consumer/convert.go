@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/shapeserver/shapeserver/changes"
@@ -51,7 +52,7 @@ func (c *converter) add(t *changes.Txn, ch *changes.Change) error {
 	if err := c.prepare(ch.Relation); err != nil {
 		return err
 	}
-	if ch.Op != changes.Insert && ch.Old == nil {
+	if ch.Op != changes.Insert && !ch.OldKnown() && !c.enough(ch) {
 		return &EndedError{Reason: shape.ReasonIdentityLost, Detail: fmt.Sprintf(
 			"%s of %s.%s came without the old row; the table needs REPLICA IDENTITY FULL", ch.Op, ch.Relation.Schema, ch.Relation.Name)}
 	}
@@ -102,6 +103,24 @@ func (c *converter) add(t *changes.Txn, ch *changes.Change) error {
 		c.end(p)
 	}
 	return nil
+}
+
+// enough reports whether an old row of which only the replica identity is known tells all that the shape needs: it does when
+// every row is the shape's, no entry has old values, and the identity has the key. So a partition may be new, and not have
+// its full identity yet. An update that leaves the key alone is not enough: which columns it changed is not known.
+func (c *converter) enough(ch *changes.Change) bool {
+	if ch.Old == nil || c.def.Where != nil || c.full || len(c.def.Table.Key) == 0 {
+		return false
+	}
+	moved := ch.Op == changes.Delete
+	for _, k := range c.def.Table.Key {
+		p := c.layout.table[k]
+		if p < 0 || ch.Old[p].Kind != changes.Text {
+			return false
+		}
+		moved = moved || !bytes.Equal(ch.Old[p].Bytes, ch.New[p].Bytes)
+	}
+	return moved
 }
 
 // matches evaluates the where clause on a row of the relation, or on its projection where the layouts differ. A clause

@@ -271,3 +271,49 @@ func TestSeam(t *testing.T) {
 		})
 	}
 }
+
+// Under another replica identity than FULL the old row is not known, or only its key is, with NULL in the place of the rest:
+// no clause may be asked of that. A shape ends unless the key is all that it needs.
+func TestKeyOnlyOldRows(t *testing.T) {
+	r := itemsRelation()
+	r.Identity = changes.IdentityDefault
+	matching := func(clause string) func(*shape.Definition) {
+		return func(d *shape.Definition) {
+			var err error
+			d.Where, err = where.Parse(clause, nil, where.Scope{Schema: "public", Table: "items", Columns: d.Table.WhereColumns()})
+			require.NoError(t, err)
+		}
+	}
+	removed := changes.Change{Op: changes.Delete, Relation: r, Old: row("1", "~", "~"), OldKeyOnly: true}
+	renamed := changes.Change{Op: changes.Update, Relation: r, Old: row("1", "~", "~"), New: row("2", "b", "~"), OldKeyOnly: true}
+	updated := changes.Change{Op: changes.Update, Relation: r, Old: row("1", "~", "~"), New: row("1", "b", "~"), OldKeyOnly: true}
+	without := changes.Change{Op: changes.Update, Relation: r, New: row("1", "b", "~")}
+	otherIndex := changes.Change{Op: changes.Delete, Relation: r, Old: row("~", "a", "~"), OldKeyOnly: true}
+	for name, tt := range map[string]struct {
+		mod    func(*shape.Definition)
+		change changes.Change
+		ends   bool
+	}{
+		"delete, every row":              {nil, removed, false},
+		"key changed, every row":         {nil, renamed, false},
+		"key as it was":                  {nil, updated, true},
+		"no old row":                     {nil, without, true},
+		"identity is another index":      {nil, otherIndex, true},
+		"old values wanted":              {func(d *shape.Definition) { d.Replica = shape.ReplicaFull }, removed, true},
+		"no key":                         {func(d *shape.Definition) { d.Table.Key = nil }, removed, true},
+		"clause is true for NULL":        {matching("n IS NULL"), removed, true},
+		"clause is not":                  {matching("n = 5"), removed, true},
+		"clause is not, key has changed": {matching("n = 5"), renamed, true},
+	} {
+		c := newConverter(define(tt.mod), NewEncoder(define(tt.mod)))
+		err := c.add(&changes.Txn{CommitLSN: 100, Xid: 7}, &tt.change)
+		if tt.ends {
+			var ended *EndedError
+			require.ErrorAs(t, err, &ended, name)
+			require.Equal(t, shape.ReasonIdentityLost, ended.Reason, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.NotEmpty(t, c.take(true), name)
+	}
+}

@@ -32,7 +32,7 @@ type Options struct {
 	CheckInterval time.Duration
 	// OnLost is called when a table that was ready is found dropped, renamed, unpublished, without its replica identity, or
 	// with other partitions than it had: shapes on it may have missed changes and must be removed. It runs on the goroutine of
-	// Run or Moved and must not block; it may call Release. Nil ignores it.
+	// Run or ComparePartitions and must not block; it may call Release. Nil ignores it.
 	OnLost func(oid uint32, reason shape.Reason)
 	// Memory keeps the partitions of tables over restarts. Nil means that changes of them meanwhile go unnoticed.
 	Memory Memory

@@ -184,9 +184,8 @@ func (d *decoder) row(c *cursor, op changes.Op) (*changes.Fragment, error) {
 	}
 	ch := changes.Change{Op: op, Relation: rel}
 	part := c.u8()
-	oldPart := part
 	if op != changes.Insert && (part == 'O' || part == 'K') {
-		ch.Old = d.tuple(c, rel)
+		ch.Old, ch.OldKeyOnly = d.tuple(c, rel), part == 'K'
 		if op == changes.Update {
 			part = c.u8()
 		}
@@ -203,7 +202,7 @@ func (d *decoder) row(c *cursor, op changes.Op) (*changes.Fragment, error) {
 		return nil, err
 	}
 	if op == changes.Update && ch.Old != nil {
-		fillUnchanged(ch, oldPart == 'O')
+		fillUnchanged(&ch)
 	}
 	const valueSize = 32
 	return d.add(ch, len(c.msg)+valueSize*(len(ch.Old)+len(ch.New))), nil
@@ -260,12 +259,12 @@ func (d *decoder) tuple(c *cursor, rel *changes.Relation) changes.Row {
 
 // fillUnchanged gives the new row the TOASTed values that the update did not touch and Postgres therefore left out. An
 // old row that is only a key (full is false) has Null where it knows nothing, so only its key columns count.
-func fillUnchanged(ch changes.Change, full bool) {
+func fillUnchanged(ch *changes.Change) {
 	for i := range ch.New {
 		if ch.New[i].Kind != changes.Unchanged || ch.Old[i].Kind == changes.Unchanged {
 			continue
 		}
-		if full || (ch.Relation.Columns[i].Key && ch.Old[i].Kind == changes.Text) {
+		if !ch.OldKeyOnly || (ch.Relation.Columns[i].Key && ch.Old[i].Kind == changes.Text) {
 			ch.New[i] = ch.Old[i]
 		}
 	}

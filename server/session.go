@@ -272,9 +272,9 @@ func (c catalog) Layouts(ctx context.Context, oids []uint32) (map[uint32]changes
 	return c.tables.Layouts(ctx, oids)
 }
 
-// Moved implements collector.Catalog.
-func (c catalog) Moved(ctx context.Context, oids []uint32) ([]uint32, changes.Snapshot, error) {
-	return c.publication.Moved(ctx, oids)
+// ComparePartitions implements collector.Catalog.
+func (c catalog) ComparePartitions(ctx context.Context, oids []uint32) (changes.Snapshot, error) {
+	return c.publication.ComparePartitions(ctx, oids)
 }
 
 // Awaited implements collector.Catalog.

@@ -128,9 +128,9 @@ func (w *world) Handles(context.Context) ([]shape.Handle, error) {
 	return slices.Collect(maps.Keys(w.rows)), nil
 }
 
-// Moved implements collector.Catalog.
-func (w *world) Moved(context.Context, []uint32) ([]uint32, changes.Snapshot, error) {
-	return nil, everything, nil
+// ComparePartitions implements collector.Catalog.
+func (w *world) ComparePartitions(context.Context, []uint32) (changes.Snapshot, error) {
+	return everything, nil
 }
 
 // Awaited implements collector.Catalog.

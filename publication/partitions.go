@@ -12,8 +12,8 @@ import (
 	"github.com/shapeserver/shapeserver/shape"
 )
 
-// movedSQL walks down from each table to its partitions, as lookSQL does.
-const movedSQL = `
+// partitionsSQL walks down from each table to its partitions, as lookSQL does.
+const partitionsSQL = `
 WITH RECURSIVE down(root, oid, attached) AS (
   SELECT o, o, '' FROM unnest($1::oid[]) o
   UNION ALL
@@ -26,23 +26,28 @@ SELECT pg_catalog.pg_current_snapshot()::text, (
     'attached', down.attached, 'born', t.xmin::text = down.attached))
   FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid JOIN pg_catalog.pg_type t ON t.oid = c.reltype)::text`
 
-// Moved compares the partitions of ready tables with those they had, and returns the tables to or from which rows came or
-// went with a partition: their shapes are not true any more. Like what a check finds, these are lost, and OnLost has been told
-// when Moved returns. It also returns the snapshot that it read under. It wants at least one table.
-func (m *Manager) Moved(ctx context.Context, oids []uint32) (moved []uint32, at changes.Snapshot, err error) {
+// ComparePartitions compares the partitions of tables with those they had, as a check does: a table to or from which rows
+// came or went with a partition is lost, and OnLost has been told so when ComparePartitions returns. It also returns the
+// snapshot that it read under. It wants at least one table.
+func (m *Manager) ComparePartitions(ctx context.Context, oids []uint32) (at changes.Snapshot, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
+	if m.anyUnverified(oids) { // since the start: what they had is not known yet
+		if err := m.Check(ctx); err != nil {
+			return at, fmt.Errorf("check the tables of before: %w", err)
+		}
+	}
 	var snapshot, list string
-	row := m.pool.QueryRow(ctx, movedSQL, pgx.QueryExecModeExec, sqltext.OIDs(oids))
+	row := m.pool.QueryRow(ctx, partitionsSQL, pgx.QueryExecModeExec, sqltext.OIDs(oids))
 	if err := row.Scan(&snapshot, &list); err != nil {
-		return nil, at, fmt.Errorf("read partitions of %d: %w", oids, err)
+		return at, fmt.Errorf("read partitions of %d: %w", oids, err)
 	}
 	if at, err = changes.ParseSnapshot(snapshot); err != nil {
-		return nil, at, err
+		return at, err
 	}
 	var relations []relation
 	if err := json.Unmarshal([]byte(list), &relations); err != nil {
-		return nil, at, fmt.Errorf("read partitions of %d: %w", oids, err)
+		return at, fmt.Errorf("read partitions of %d: %w", oids, err)
 	}
 	below := make(map[uint32][]relation)
 	for _, r := range relations {
@@ -53,10 +58,20 @@ func (m *Manager) Moved(ctx context.Context, oids []uint32) (moved []uint32, at 
 	for _, oid := range oids {
 		if tab := m.tables[oid]; tab != nil && tab.phase == ready && tab.rowsMovedLocked(below[oid]) {
 			lost[tab] = shape.ReasonSchemaChanged
-			moved = append(moved, oid)
 		}
 	}
 	m.mu.Unlock()
 	m.lose(ctx, lost)
-	return moved, at, nil
+	return at, nil
+}
+
+func (m *Manager) anyUnverified(oids []uint32) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, oid := range oids {
+		if tab := m.tables[oid]; tab != nil && tab.phase == unverified {
+			return true
+		}
+	}
+	return false
 }
