@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/shapeserver/shapeserver/changes"
@@ -27,6 +28,8 @@ func (c *Collector) lookUpAncestors(ctx context.Context, oid uint32) (above []ui
 	}
 	if !seen {
 		c.removeUnseen(func(t *tableRoutes) bool { return t.partitioned })
+		delete(c.ancestors, oid) // the next change asks again
+		return above, nil
 	}
 	c.ancestors[oid] = above
 	return above, nil
@@ -52,7 +55,8 @@ func (c *Collector) lookUpLayouts(ctx context.Context, r *changes.Relation, abov
 		return at, err
 	})
 	if err == nil && !seen {
-		c.removeUnseen(func(t *tableRoutes) bool { _, asked := r.Layouts[t.oid]; return asked })
+		r.Layouts = nil // better none than one that later shapes do not fit
+		c.removeUnseen(func(t *tableRoutes) bool { return slices.Contains(oids, t.oid) })
 	}
 	return err
 }

@@ -54,6 +54,14 @@ func TestLookUpWaitsUntilTheTransactionIsVisible(t *testing.T) {
 				require.Equal(t, tt.twice, w.looks)
 				require.Equal(t, []uint64{7, 8}, w.got["leaf"])
 				require.Equal(t, tt.unseen, w.unseen)
+				if tt.unseen != nil { // what was answered then is not kept
+					w.visible = time.Time{}
+					w.c.Restore("later", definition(root))
+					in <- txn(20, last.Fragment.Changes[0].Relation, 9)
+					synctest.Wait()
+					require.Equal(t, []uint64{9}, w.got["later"])
+					require.Nil(t, last.Fragment.Changes[0].Relation.Layouts)
+				}
 				stop()
 			})
 		})
