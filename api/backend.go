@@ -74,6 +74,8 @@ type Backend interface {
 	// removal is not going on. It gives ctx's error when that ends first.
 	AwaitGone(ctx context.Context, h shape.Handle) error
 
+	// Leaving reports whether a shape is being removed. What LastSeen said before Leaving said no is true of the shape.
+	Leaving(h shape.Handle) bool
 	// LastSeen returns the commit LSN up to which every transaction is committed to the logs of all shapes that it
 	// touches; 0 while it is not known. It never goes back.
 	LastSeen() changes.LSN

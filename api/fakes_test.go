@@ -428,6 +428,11 @@ func (b *fakeBackend) AwaitGone(ctx context.Context, h shape.Handle) error {
 	return nil
 }
 
+func (b *fakeBackend) Leaving(h shape.Handle) bool {
+	_, ok := b.Lookup(h)
+	return !ok
+}
+
 func (b *fakeBackend) LastSeen() changes.LSN {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapelog"
 	"github.com/shapeserver/shapeserver/storage"
 )
@@ -25,14 +26,15 @@ type view struct {
 	upToDate bool // end is the head of the log
 	unbegun  bool // end is a snapshot chunk of which nothing is there yet
 	ahead    bool // the client's offset is beyond the log
+	leaving  bool // end is the head of the log, but the shape is being removed and may not have all that there was
 	moved    bool // the log grew between the halves of the look: another look tells more
 }
 
 // look reads, in this order, the position up to which all shapes are complete, the part after the client's offset, and
 // the head of the log. So an up-to-date never claims more than the part has (I1). Only a part that ends exactly at the
 // head that was read after it counts as up to date: a chunk may end inside a transaction, and in the moment of a commit
-// it may be seen before the head is (I2).
-func (s *server) look(log storage.Log, after shapelog.Offset) view {
+// it may be seen before the head is (I2). Of a shape that is being removed nothing counts: the stream goes on without it.
+func (s *server) look(h shape.Handle, log storage.Log, after shapelog.Offset) view {
 	v := view{seen: s.backend.LastSeen()}
 	v.end, v.closed = log.Range(after)
 	v.state, v.changed = log.State()
@@ -45,6 +47,7 @@ func (s *server) look(log storage.Log, after shapelog.Offset) view {
 	v.hasData = v.end.Compare(after) > 0 && v.end != shapelog.SnapshotEnd
 	v.ahead = after.Compare(last) > 0 && !after.IsSnapshot()
 	v.upToDate = v.end == last && !v.ahead
+	v.leaving = v.upToDate && s.backend.Leaving(h)
 	switch v.end.Compare(last) {
 	case 1:
 		v.moved = true // a commit of which the head is not to be seen yet
@@ -63,11 +66,13 @@ func (s *server) serveLog(w http.ResponseWriter, r *http.Request, req *request, 
 	var timer *time.Timer
 	var expired, looked bool
 	for {
-		v := s.look(t.Log, req.offset)
+		v := s.look(t.Handle, t.Log, req.offset)
 		patience := s.opts.LongPollTimeout
 		switch {
 		case v.state.Err != nil:
 			return s.unreadable(t.Handle, v.state.Err)
+		case v.leaving:
+			return s.awaitGone(ctx, t.Handle, &errMustRefetch)
 		case v.moved:
 			runtime.Gosched() // to whoever is about to publish the head
 			continue
@@ -236,6 +241,9 @@ func (s *server) serveNow(w http.ResponseWriter, r *http.Request, req *request, 
 	st, _ := t.Log.State()
 	if st.Err != nil {
 		return s.unreadable(t.Handle, st.Err)
+	}
+	if s.backend.Leaving(t.Handle) {
+		return s.awaitGone(r.Context(), t.Handle, &errMustRefetch)
 	}
 	return s.serveNothing(w, r, req, t, st.Last, seen)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/shapeserver/shapeserver/changes"
+	"github.com/shapeserver/shapeserver/shape"
 	"github.com/shapeserver/shapeserver/shapelog"
 	"github.com/shapeserver/shapeserver/storage"
 )
@@ -55,7 +56,7 @@ func (s *server) serveEvents(w http.ResponseWriter, r *http.Request, req *reques
 	}
 	s.metrics.streaming.Inc()
 	defer s.metrics.streaming.Dec()
-	e := &eventStream{server: s, w: w, flush: flusher(w), log: t.Log, at: req.offset}
+	e := &eventStream{server: s, w: w, flush: flusher(w), handle: t.Handle, log: t.Log, at: req.offset}
 	if err := e.run(ctx, v, first); err != nil {
 		s.cut(ctx, w, err)
 	}
@@ -67,6 +68,7 @@ type eventStream struct {
 	server *server
 	w      http.ResponseWriter
 	flush  func() error
+	handle shape.Handle
 	log    storage.Log
 	at     shapelog.Offset // everything up to here was sent
 	batch  bool            // items were sent after the last up-to-date
@@ -84,10 +86,10 @@ func (e *eventStream) run(ctx context.Context, v view, first storage.Body) error
 	if err := e.flush(); err != nil { // the headers, at once: clients give up on a stream that does not open
 		return errors.Join(err, closeBody(first))
 	}
-	for ; ; v = e.server.look(e.log, e.at) {
+	for ; ; v = e.server.look(e.handle, e.log, e.at) {
 		data := v.hasData && !v.unbegun
 		switch {
-		case v.state.Err != nil:
+		case v.state.Err != nil || v.leaving:
 			return closeBody(first)
 		case v.moved || v.unbegun && v.state.Phase == storage.SnapshotComplete:
 			runtime.Gosched() // to whoever is about to publish the head, or the end of the snapshot

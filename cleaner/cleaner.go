@@ -80,7 +80,7 @@ type Options struct {
 	// OnRemoving is told of every removal before the shape cannot be found any more, from the goroutine of Remove. It
 	// must not block.
 	OnRemoving func(h shape.Handle, reason shape.Reason)
-	// OnRemoved is told of every finished removal, from Run's goroutine.
+	// OnRemoved is told of every finished removal, from a goroutine of Run's.
 	OnRemoved func(h shape.Handle, reason shape.Reason, took time.Duration)
 	Logger    *slog.Logger // nil means no logging
 }
@@ -108,8 +108,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// batchSize is how many removals go through a step together.
-const batchSize = 512
+const (
+	// batchSize is how many status rows are deleted together.
+	batchSize = 512
+	// maxFinishers bounds how many removals are finished at once.
+	maxFinishers = 16
+)
 
 // removal is a shape on its way out.
 type removal struct {
@@ -119,8 +123,10 @@ type removal struct {
 	step     int // the next one to do
 	attempts int // of that step
 	due      time.Time
-	durable  chan struct{} // closed when the status row is durably gone: no crash brings the shape back
-	done     chan struct{} // closed when nothing is left
+	// finishing is set while it is in Cleaner.rest or with a finisher, whose step and attempts are then.
+	finishing bool
+	durable   chan struct{} // closed when the status row is durably gone: no crash brings the shape back
+	done      chan struct{} // closed when nothing is left
 }
 
 // Cleaner removes shapes. Make it with New, run it with Run.
@@ -129,9 +135,11 @@ type Cleaner struct {
 	opts    Options
 	steps   []step
 
-	mu    sync.Mutex
-	queue map[shape.Handle]*removal
-	wake  chan struct{} // holds one token when the queue has something new
+	mu        sync.Mutex
+	queue     map[shape.Handle]*removal
+	rest      []*removal // whose status row is gone and that are due, for the finishers
+	finishers int
+	wake      chan struct{} // holds one token when the queue has something new
 }
 
 // New makes a Cleaner.
@@ -153,10 +161,7 @@ func (c *Cleaner) Remove(h shape.Handle, reason shape.Reason) {
 	c.records.Consumers.Forget(h) // after it is in the queue: whoever does not find the shape can ask AwaitDurable
 	c.records.Router.Cut(h)
 	failpoint.Hit(failpoint.RemoveForgotten)
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.notify()
 }
 
 // Watched is a consumer as its watcher sees it.
@@ -217,11 +222,16 @@ func (c *Cleaner) Pending() int {
 
 // Run removes what Remove was told, and looks for disagreeing records from time to time, until ctx ends. It returns
 // context.Cause(ctx). What is not finished then is found by the next start.
+//
+// Status rows are deleted here, in batches. What comes after is done by goroutines of Run's, a few removals at once, so that
+// a consumer that does not end and the logs of many shapes keep no other shape's clients waiting (I7).
 func (c *Cleaner) Run(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	reconcile := time.NewTicker(c.opts.ReconcileInterval)
 	defer reconcile.Stop()
+	var finishing sync.WaitGroup
+	defer finishing.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -233,76 +243,124 @@ func (c *Cleaner) Run(ctx context.Context) error {
 				c.opts.Logger.WarnContext(ctx, "reconciliation failed, trying again later", "error", err)
 			}
 		}
-		next := c.work(ctx)
+		next := c.work(ctx, &finishing)
 		if !next.IsZero() {
 			retry.Reset(max(time.Until(next), 0))
 		}
 	}
 }
 
-// work takes every removal that is due as far as it goes, and returns when the next one is.
-func (c *Cleaner) work(ctx context.Context) (next time.Time) {
+// work deletes the status rows of every removal that is due, begins to finish those that are without, as far as there is
+// room, and returns when the next one is due.
+func (c *Cleaner) work(ctx context.Context, finishing *sync.WaitGroup) (next time.Time) {
 	for ctx.Err() == nil {
-		var batch []*removal
+		var rows []*removal
 		now := time.Now()
 		next = time.Time{}
 		c.mu.Lock()
 		for _, r := range c.queue {
-			if !r.due.After(now) && len(batch) < batchSize {
-				batch = append(batch, r)
-				continue
+			switch {
+			case r.finishing:
+			case r.due.After(now):
+				if next.IsZero() || r.due.Before(next) {
+					next = r.due
+				}
+			case r.step == 0 && len(rows) < batchSize:
+				rows = append(rows, r)
+			case r.step > 0:
+				r.finishing = true
+				c.rest = append(c.rest, r)
 			}
-			if next.IsZero() || r.due.Before(next) {
-				next = r.due
-			}
+		}
+		for ; c.finishers < min(maxFinishers, len(c.rest)); c.finishers++ {
+			finishing.Go(func() { c.finishAll(ctx) })
 		}
 		c.mu.Unlock()
-		if len(batch) == 0 {
+		if len(rows) == 0 {
 			return next
 		}
-		c.process(ctx, batch)
+		c.forgetRows(ctx, rows)
 	}
 	return time.Time{}
 }
 
-// process takes a batch through the steps. A removal whose step fails stays at it.
-func (c *Cleaner) process(ctx context.Context, batch []*removal) {
-	for i, s := range c.steps {
-		var at []*removal
-		for _, r := range batch {
-			if r.step == i && !r.due.After(time.Now()) {
-				at = append(at, r)
-			}
-		}
-		if len(at) == 0 {
+// forgetRows takes removals through the first step.
+func (c *Cleaner) forgetRows(ctx context.Context, batch []*removal) {
+	failed := c.steps[0].do(ctx, batch)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range batch {
+		if err, bad := failed[r.handle]; bad {
+			c.postponeLocked(ctx, r, err)
 			continue
 		}
-		failed := s.do(ctx, at)
-		for _, r := range at {
-			err, bad := failed[r.handle]
-			if !bad {
-				if r.step, r.attempts = i+1, 0; i == 0 {
-					close(r.durable)
-				}
-				continue
-			}
-			r.attempts++
-			r.due = time.Now().Add(c.pause(r.attempts))
-			c.opts.Logger.WarnContext(ctx, "removal step failed, trying again", "handle", r.handle, "step", s.name,
-				"attempt", r.attempts, "error", err)
+		r.step, r.attempts = 1, 0
+		close(r.durable)
+	}
+}
+
+// finishAll finishes removals until none is left to begin with.
+func (c *Cleaner) finishAll(ctx context.Context) {
+	for {
+		c.mu.Lock()
+		if len(c.rest) == 0 || ctx.Err() != nil {
+			c.finishers--
+			c.mu.Unlock()
+			return
+		}
+		r := c.rest[0]
+		c.rest[0] = nil
+		c.rest = c.rest[1:]
+		c.mu.Unlock()
+		c.finish(ctx, r)
+	}
+}
+
+// finish takes a removal through the steps that are left. One that fails stays at its step, and Run is told.
+func (c *Cleaner) finish(ctx context.Context, r *removal) {
+	var failure error
+	step := r.step
+	for ; step < len(c.steps) && failure == nil && ctx.Err() == nil; step++ {
+		if failure = c.steps[step].do(ctx, []*removal{r})[r.handle]; failure != nil {
+			break
 		}
 	}
-	for _, r := range batch {
-		if r.step < len(c.steps) {
-			continue
-		}
-		c.mu.Lock()
+	done := step == len(c.steps)
+	c.mu.Lock()
+	r.finishing = false
+	if step > r.step {
+		r.step, r.attempts = step, 0
+	}
+	if failure != nil {
+		c.postponeLocked(ctx, r, failure)
+	}
+	if done {
 		delete(c.queue, r.handle)
-		c.mu.Unlock()
-		close(r.done)
-		took := time.Since(r.since)
-		c.opts.Logger.InfoContext(ctx, "shape removed", "handle", r.handle, "reason", r.reason, "took", took)
-		c.opts.OnRemoved(r.handle, r.reason, took)
+	}
+	c.mu.Unlock()
+	if !done {
+		c.notify()
+		return
+	}
+	close(r.done)
+	took := time.Since(r.since)
+	c.opts.Logger.InfoContext(ctx, "shape removed", "handle", r.handle, "reason", r.reason, "took", took)
+	c.opts.OnRemoved(r.handle, r.reason, took)
+}
+
+// postponeLocked puts the next try of a removal's step off. c.mu must be held.
+func (c *Cleaner) postponeLocked(ctx context.Context, r *removal, err error) {
+	r.attempts++
+	r.due = time.Now().Add(c.pause(r.attempts))
+	c.opts.Logger.WarnContext(ctx, "removal step failed, trying again", "handle", r.handle, "step", c.steps[r.step].name,
+		"attempt", r.attempts, "error", err)
+}
+
+// notify has Run look.
+func (c *Cleaner) notify() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
 	}
 }
 

@@ -94,6 +94,10 @@ type Collector struct {
 	answers chan struct{} // holds one token when due is not empty
 	sweep   atomic.Int64  // number of the current sweep
 
+	// stale is set when a partitioned table got a shape: what is known of what is above partitions may be of before. A
+	// concurrent DETACH that waits is not announced.
+	stale atomic.Bool
+
 	// Used by the goroutine of Run alone.
 	relations map[uint32]*changes.Relation
 	ancestors map[uint32][]uint32
@@ -239,6 +243,9 @@ func (c *Collector) close(f *changes.Fragment) {
 
 // route adds one change to the batches of the shapes that it may concern.
 func (c *Collector) route(ctx context.Context, ch *changes.Change) error {
+	if c.stale.Swap(false) {
+		clear(c.ancestors)
+	}
 	known := c.relations[ch.Relation.OID]
 	changed := known != ch.Relation
 	above, ok := c.ancestors[ch.Relation.OID]

@@ -29,6 +29,9 @@ func (c *Collector) register(r *route) {
 	r.used = c.sweep.Load()
 	c.routes[r.handle] = r
 	c.index.add(r)
+	if r.def.Table.Kind == 'p' {
+		c.stale.Store(true)
+	}
 }
 
 // Cut has nothing more sent to a shape, which is being removed; what its consumer has is enough to end with, also half a
@@ -61,8 +64,8 @@ func (c *Collector) Unregister(h shape.Handle) {
 	for _, d := range r.buffer {
 		d.Receipt.Applied()
 	}
-	for _, receipt := range r.owed {
-		receipt.Applied()
+	if r.owed != nil {
+		r.owed.Applied()
 	}
 	r.state, r.inbox, r.buffer, r.owed = gone, nil, nil, nil
 }

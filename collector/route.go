@@ -63,6 +63,6 @@ type route struct {
 	answered chan struct{}
 	// buffer holds, in order, what came while closing. Whatever is sent next goes behind it.
 	buffer []changes.Delivery
-	owed   []changes.Receipt // of deliveries that came when the route had ended
-	used   int64             // number of the sweep before the last delivery
+	owed   changes.Receipt // of the first delivery that came when the route had ended
+	used   int64           // number of the sweep before the last delivery
 }

@@ -32,7 +32,7 @@ func (c *Collector) send(ctx context.Context, r *route, d changes.Delivery) erro
 		d.Receipt.Applied()
 		return nil
 	case ended:
-		r.owed = append(r.owed, d.Receipt)
+		r.owe(d.Receipt)
 		return nil
 	case closing:
 		r.buffer = append(r.buffer, d)
@@ -80,9 +80,18 @@ func (c *Collector) drain(ctx context.Context, r *route) error {
 // end moves a route to ended: of what is buffered only the receipts matter now. r.mu is held.
 func (r *route) end() {
 	for _, d := range r.buffer {
-		r.owed = append(r.owed, d.Receipt)
+		r.owe(d.Receipt)
 	}
 	r.state, r.inbox, r.buffer = ended, nil, nil
+}
+
+// owe keeps a receipt until the shape is durably gone. One is enough: progress does not pass it, whatever comes behind.
+func (r *route) owe(receipt changes.Receipt) {
+	if r.owed != nil {
+		receipt.Applied()
+		return
+	}
+	r.owed = receipt
 }
 
 // offer sends one delivery, and reports false when the consumer has ended, or did not take it within the stall limit.

@@ -106,7 +106,7 @@ WITH RECURSIVE up(oid, depth) AS (
   SELECT $1::oid, 0
   UNION ALL
   SELECT i.inhparent, up.depth + 1
-  FROM up JOIN pg_catalog.pg_inherits i ON i.inhrelid = up.oid
+  FROM up JOIN pg_catalog.pg_inherits i ON i.inhrelid = up.oid AND NOT i.inhdetachpending
   JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
   WHERE c.relispartition
 )

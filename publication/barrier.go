@@ -79,7 +79,7 @@ func (w *writers) done() bool { return len(w.sessions) == 0 && len(w.prepared) =
 
 // awaitWriters looks once for all tables at the barrier, and lets those go on whose writers have ended.
 func (m *Manager) awaitWriters(ctx context.Context, s *session) error {
-	jobs := m.inPhase(barrier)
+	jobs := m.inPhase(barrier, ready) // ready: not since the server started
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (m *Manager) awaitWriters(ctx context.Context, s *session) error {
 	defer m.mu.Unlock()
 	for _, j := range jobs {
 		tab := j.tab
-		if tab.phase != barrier {
+		if tab.phase != barrier && tab.phase != ready {
 			continue
 		}
 		var h holders
@@ -136,6 +136,10 @@ func (m *Manager) awaitWriters(ctx context.Context, s *session) error {
 			tab.writers = newWriters(h, prepared)
 		} else {
 			tab.writers.update(h, prepared)
+		}
+		if tab.writers.done() && tab.phase == ready {
+			m.readyLocked(tab)
+			continue
 		}
 		if tab.writers.done() {
 			tab.phase, tab.tries, tab.next = refreshing, 0, time.Time{}

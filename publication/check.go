@@ -43,7 +43,7 @@ func (m *Manager) check(ctx context.Context, s *session) error {
 		repair = append(repair, unset...)
 		j.tab.seenLocked(below[j.tab.oid])
 		if j.tab.phase == unverified {
-			m.readyLocked(j.tab)
+			m.verifiedLocked(j.tab, v.Synchronous)
 		}
 	}
 	m.mu.Unlock()
@@ -53,7 +53,11 @@ func (m *Manager) check(ctx context.Context, s *session) error {
 	}
 	if _, err := m.settle(ctx, s, v); err != nil {
 		var own *Error
-		if !errors.As(err, &own) {
+		switch {
+		case errors.Is(err, errStillLeaving):
+			m.hurry = true
+			return nil
+		case !errors.As(err, &own):
 			return err
 		}
 		m.opts.Logger.ErrorContext(ctx, "publication is not what it has to be", "publication", m.name, "err", own)

@@ -78,6 +78,7 @@ type phase int
 const (
 	idle       phase = iota // nothing known: not wanted, or found in the publication without a shape
 	unverified              // restored from before a restart, to be ready if the first check finds it in order
+	leaving                 // lost, and somebody waits: first all shapes of before have to be durably gone, see lose
 	adding
 	barrier
 	refreshing
@@ -92,9 +93,11 @@ type table struct {
 	name        tableName // as the newest shape.Table has it
 	refs        int
 	phase       phase
-	waiters     []chan error // each with room for one
-	drop        time.Time    // when to drop it; meaningful while refs is 0
-	lastErr     error        // why the last try failed
+	waiters     []chan error              // each with room for one
+	drop        time.Time                 // when to drop it; meaningful while refs is 0
+	left        map[shape.Handle]struct{} // the shapes that it was lost with and that are not released
+	unawaited   bool                      // ready, but no barrier was passed since the server started: see Settled
+	lastErr     error                     // why the last try failed
 
 	// What Run needs on the way to ready.
 	tries     int
@@ -132,14 +135,36 @@ func (m *Manager) Acquire(ctx context.Context, h shape.Handle, t *shape.Table) e
 		m.mu.Unlock()
 		return m.stopped
 	}
-	tab := m.refLocked(h, t)
-	if tab.phase == ready {
+	err := m.await(ctx, m.refLocked(h, t))
+	if err != nil {
+		m.Release(h)
+	}
+	return err
+}
+
+// Settled waits until everything that was committed to a table when the server started can be seen by a new snapshot. A
+// commit that waits for a synchronous standby may have gone through the stream before, and no later process hears of it; its
+// locks on the table are held as long. It returns at once for a table that is not ready, or has been waited for.
+func (m *Manager) Settled(ctx context.Context, oid uint32) error {
+	m.mu.Lock()
+	tab := m.tables[oid]
+	if tab == nil || m.stopped != nil || tab.phase != unverified && (tab.phase != ready || !tab.unawaited) {
+		m.mu.Unlock()
+		return nil
+	}
+	return m.await(ctx, tab)
+}
+
+// await waits until a table is ready. m.mu must be held, and is let go.
+func (m *Manager) await(ctx context.Context, tab *table) error {
+	if tab.phase == ready && !tab.unawaited {
 		m.mu.Unlock()
 		return nil
 	}
 	if tab.phase == idle {
 		m.startLocked(tab)
 	}
+	m.active[tab.oid] = tab
 	result := make(chan error, 1)
 	tab.waiters = append(tab.waiters, result)
 	m.mu.Unlock()
@@ -147,18 +172,14 @@ func (m *Manager) Acquire(ctx context.Context, h shape.Handle, t *shape.Table) e
 
 	limit := time.NewTimer(m.opts.Timeout)
 	defer limit.Stop()
-	var err error
 	select {
-	case err = <-result:
+	case err := <-result:
+		return err
 	case <-limit.C:
-		err = m.giveUp(tab, result, func() error { return m.timeoutLocked(tab) })
+		return m.giveUp(tab, result, func() error { return m.timeoutLocked(tab) })
 	case <-ctx.Done():
-		err = m.giveUp(tab, result, func() error { return context.Cause(ctx) })
+		return m.giveUp(tab, result, func() error { return context.Cause(ctx) })
 	}
-	if err != nil {
-		m.Release(h)
-	}
-	return err
 }
 
 // giveUp stops waiting. A result that came at the last moment counts.
@@ -190,6 +211,12 @@ func (m *Manager) Release(h shape.Handle) {
 	for _, oid := range m.handles[h] {
 		tab := m.tables[oid]
 		tab.refs--
+		if _, lost := tab.left[h]; lost {
+			if delete(tab.left, h); len(tab.left) == 0 && tab.phase == leaving {
+				m.startLocked(tab)
+				m.poke()
+			}
+		}
 		if tab.refs == 0 {
 			tab.drop = time.Now().Add(m.opts.Linger)
 			m.active[oid] = tab
@@ -254,7 +281,7 @@ func (m *Manager) refLocked(h shape.Handle, t *shape.Table) *table {
 	if !slices.Contains(m.handles[h], t.OID) {
 		m.handles[h] = append(m.handles[h], t.OID)
 		tab.refs++
-		if tab.phase == ready {
+		if tab.phase == ready && len(tab.waiters) == 0 {
 			delete(m.active, t.OID)
 		}
 	}
@@ -266,11 +293,27 @@ func (m *Manager) startLocked(tab *table) {
 	tab.phase = adding
 	tab.tries, tab.next, tab.alone, tab.writers, tab.lastErr = 0, time.Time{}, false, nil, nil
 	m.active[tab.oid] = tab
+	if len(tab.left) > 0 {
+		tab.phase, tab.lastErr = leaving, errStillLeaving
+	}
+}
+
+// verifiedLocked makes a table ready that is as it was before the server started. With synchronous replication, the first
+// new shape still has a barrier to pass. m.mu must be held.
+func (m *Manager) verifiedLocked(tab *table, synchronous bool) {
+	if !synchronous {
+		m.readyLocked(tab)
+		return
+	}
+	tab.phase, tab.unawaited, tab.writers, tab.tries, tab.next = ready, true, nil, 0, time.Time{}
+	if len(tab.waiters) == 0 && tab.refs > 0 {
+		delete(m.active, tab.oid)
+	}
 }
 
 // readyLocked ends the way to ready. m.mu must be held.
 func (m *Manager) readyLocked(tab *table) {
-	tab.phase = ready
+	tab.phase, tab.unawaited = ready, false
 	tab.writers, tab.lastErr = nil, nil
 	m.answerLocked(tab, nil)
 	if tab.refs > 0 {

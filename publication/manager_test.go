@@ -536,6 +536,50 @@ func TestPeriodicCheck(t *testing.T) {
 	assert.Equal(t, lost{pb.OID, shape.ReasonOrphaned}, <-f.lost)
 }
 
+// A lost table does not begin anew before its shapes are released, which comes after their status rows: the next process
+// would find nothing wrong with either.
+func TestLostTableWaitsForItsShapes(t *testing.T) {
+	db := pgtest.New(t)
+	db.Exec(t, "CREATE TABLE pb (id int PRIMARY KEY); CREATE TABLE other (id int PRIMARY KEY)")
+	f := start(t, db, db.URL, publication.Options{})
+	pb := f.table(t, "pb")
+	require.NoError(t, f.Acquire(t.Context(), "1-1", pb))
+	require.NoError(t, f.Acquire(t.Context(), "1-2", pb))
+	db.Exec(t, `ALTER PUBLICATION "`+name+`" DROP TABLE pb`)
+	require.NoError(t, f.Check(t.Context()))
+	require.Equal(t, lost{pb.OID, shape.ReasonOrphaned}, <-f.lost)
+	acquired := make(chan error, 1)
+	go func() { acquired <- f.Acquire(t.Context(), "1-3", pb) }()
+	require.NoError(t, f.Acquire(t.Context(), "2-1", f.table(t, "other")), "it delays no other")
+	f.Release("1-1")
+	require.NoError(t, f.Check(t.Context()))
+	require.Empty(t, acquired)
+	require.Equal(t, []string{"other"}, f.published(t))
+	f.Release("1-2")
+	require.NoError(t, <-acquired)
+	require.Equal(t, []string{"other", "pb"}, f.published(t))
+	require.Empty(t, f.lost)
+}
+
+// What was written while a table was out of the publication is in no stream, also when it is in again.
+func TestLeavingAndJoiningIsSeen(t *testing.T) {
+	db := pgtest.New(t)
+	db.Exec(t, "CREATE TABLE pb (id int PRIMARY KEY)")
+	f := start(t, db, db.URL, publication.Options{})
+	pb := f.table(t, "pb")
+	require.NoError(t, f.Acquire(t.Context(), "1-1", pb))
+	require.NoError(t, f.Check(t.Context()))
+	require.Empty(t, f.lost)
+	db.Exec(t, `ALTER PUBLICATION "`+name+`" DROP TABLE pb`)
+	db.Exec(t, `ALTER PUBLICATION "`+name+`" ADD TABLE pb`)
+	require.NoError(t, f.Check(t.Context()))
+	require.Equal(t, lost{pb.OID, shape.ReasonSchemaChanged}, <-f.lost)
+	f.Release("1-1")
+	require.NoError(t, f.Acquire(t.Context(), "1-2", pb))
+	require.NoError(t, f.Check(t.Context()))
+	require.Empty(t, f.lost)
+}
+
 func TestRestore(t *testing.T) {
 	db := pgtest.New(t)
 	db.Exec(t, `CREATE TABLE good (id int); ALTER TABLE good REPLICA IDENTITY FULL; CREATE TABLE bad (id int); CREATE TABLE left1 (id int);
@@ -593,6 +637,8 @@ func TestPartitionsComeAndGo(t *testing.T) {
 		"detached":               "ALTER TABLE rt DETACH PARTITION rt2",
 		"dropped":                "DROP TABLE rt1",
 		"attached":               "ALTER TABLE rt ATTACH PARTITION lone FOR VALUES IN (3)",
+		"made, filled, attached": "BEGIN; CREATE TABLE late (LIKE rt INCLUDING ALL); INSERT INTO late VALUES (1, 7); ALTER TABLE rt ATTACH PARTITION late FOR VALUES IN (7); COMMIT",
+		"made of a query":        "BEGIN; CREATE TABLE late AS SELECT 1 AS id, 7 AS k; ALTER TABLE late ALTER id SET NOT NULL, ALTER k SET NOT NULL; ALTER TABLE rt ATTACH PARTITION late FOR VALUES IN (7); COMMIT",
 		"attached again":         "ALTER TABLE rt DETACH PARTITION rt2; ALTER TABLE rt ATTACH PARTITION rt2 FOR VALUES IN (2)",
 		"attached with its leaf": "ALTER TABLE rt ATTACH PARTITION branch FOR VALUES IN (4)",
 		"detached below":         "ALTER TABLE rt5 DETACH PARTITION rt5a",
@@ -619,6 +665,7 @@ CREATE TABLE leaf PARTITION OF branch FOR VALUES IN (1);`)
 			require.NoError(t, f.Check(t.Context()))
 			require.Len(t, f.lost, 1)
 			assert.Equal(t, lost{rt.OID, shape.ReasonSchemaChanged}, <-f.lost)
+			f.Release("1-1")
 			require.NoError(t, f.Acquire(t.Context(), "1-2", rt))
 			require.NoError(t, f.Check(t.Context()))
 			assert.Empty(t, f.lost)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,7 +24,7 @@ WITH RECURSIVE down(root, oid, attached) AS (
 )
 SELECT pg_catalog.pg_current_snapshot()::text, (
   SELECT json_agg(json_build_object('root', down.root::int8, 'oid', c.oid::int8,
-    'attached', down.attached, 'born', t.xmin::text = down.attached))
+    'attached', down.attached, 'born', ` + bornSQL + `))
   FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid JOIN pg_catalog.pg_type t ON t.oid = c.reltype)::text`
 
 // ComparePartitions compares the partitions of tables with those they had, as a check does: a table to or from which rows
@@ -54,15 +55,42 @@ func (m *Manager) ComparePartitions(ctx context.Context, oids []uint32) (at chan
 		below[r.Root] = append(below[r.Root], r)
 	}
 	lost := make(map[*table]shape.Reason)
+	grown := false
 	m.mu.Lock()
 	for _, oid := range oids {
-		if tab := m.tables[oid]; tab != nil && tab.phase == ready && tab.rowsMovedLocked(below[oid]) {
+		switch tab := m.tables[oid]; {
+		case tab == nil || tab.phase != ready:
+		case tab.rowsMovedLocked(below[oid]):
 			lost[tab] = shape.ReasonSchemaChanged
+		default:
+			grown = tab.growLocked(below[oid]) || grown
 		}
 	}
 	m.mu.Unlock()
 	m.lose(ctx, lost)
+	if grown { // before the first change of a new partition: its rows are missed if it goes
+		if err := m.remember(ctx, nil); err != nil {
+			return at, err
+		}
+	}
 	return at, nil
+}
+
+// growLocked adds the partitions that came without rows to those a table is known to have, and reports whether there were
+// any. m.mu must be held.
+func (t *table) growLocked(relations []relation) bool {
+	grown := maps.Clone(t.attached)
+	for _, r := range relations {
+		if _, known := grown[r.OID]; !known && grown != nil {
+			grown[r.OID] = r.Attached
+			t.relations = append(t.relations, r.OID)
+		}
+	}
+	if len(grown) == len(t.attached) {
+		return false
+	}
+	t.attached = grown
+	return true
 }
 
 func (m *Manager) anyUnverified(oids []uint32) bool {

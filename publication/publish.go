@@ -50,7 +50,13 @@ func (m *Manager) publish(ctx context.Context, s *session) error {
 	}
 	if changed, err := m.settle(ctx, s, v); err != nil {
 		var own *Error
-		if errors.As(err, &own) {
+		switch {
+		case errors.Is(err, errStillLeaving):
+			for _, j := range jobs {
+				m.later(j.tab, err)
+			}
+			return nil
+		case errors.As(err, &own):
 			for _, j := range jobs {
 				m.fail(j.tab, own)
 			}
@@ -247,13 +253,14 @@ func (m *Manager) settle(ctx context.Context, s *session, v *view) (changed bool
 	if m.opts.Manual || v.Publication != nil && v.Publication.Complete && !v.Publication.ViaRoot {
 		return false, nil
 	}
+	if v.Publication == nil || !v.Publication.Complete {
+		if m.loseAll(ctx); m.anyLeft() {
+			return false, errStillLeaving // a crash after the repair would bring them back, and nothing be wrong with them
+		}
+	}
 	if v.Publication == nil {
-		m.loseAll(ctx)
 		_, err = s.exec(ctx, createSQL(m.name))
 	} else {
-		if !v.Publication.Complete {
-			m.loseAll(ctx)
-		}
 		err = s.transact(ctx, setLockTimeout(dropLockTimeout), "ALTER PUBLICATION "+sqltext.Ident(m.name)+" SET ("+publishAll+")")
 	}
 	switch {
@@ -268,6 +275,18 @@ func (m *Manager) settle(ctx context.Context, s *session, v *view) (changed bool
 		return false, m.errViaRoot()
 	}
 	return false, fmt.Errorf("settle publication: %w", err)
+}
+
+// anyLeft reports whether shapes that were lost are not gone yet.
+func (m *Manager) anyLeft() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, tab := range m.tables {
+		if len(tab.left) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // loseAll takes readiness from every table.
@@ -314,7 +333,8 @@ func (t *table) seenLocked(relations []relation) {
 }
 
 // rowsMovedLocked reports whether rows came or went with a partition since the last look: one that was attached with what
-// it held, or one that is not there any more. The stream tells neither. m.mu must be held.
+// it held, or one that is not there any more. The stream tells neither. Nor does it tell what was written while the table was
+// out of the publication: then it has another place in it now. m.mu must be held.
 func (t *table) rowsMovedLocked(relations []relation) bool {
 	if t.attached == nil {
 		return false
@@ -322,6 +342,8 @@ func (t *table) rowsMovedLocked(relations []relation) bool {
 	still := 0
 	for _, r := range relations {
 		switch since, known := t.attached[r.OID]; {
+		case r.OID == r.Root && (since == "" || r.Attached == ""):
+			still++ // not known yet, or not published by its own name
 		case known && since == r.Attached:
 			still++
 		case known || !r.Born:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -22,37 +23,43 @@ func (m *Manager) refresh(ctx context.Context, s *session) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	var again []job
+	var again, done []job
 	for _, j := range jobs {
 		if m.opts.Manual || j.member == "" || !keepsStaleEntries(s.conn.PgConn().ParameterStatus("server_version")) {
-			m.refreshed(j.tab)
+			done = append(done, j)
 			continue
 		}
 		again = append(again, j)
 	}
+	rejoined, err := m.rejoinAll(ctx, s, again)
+	if err != nil {
+		return err
+	}
+	return m.refreshed(ctx, s, append(done, rejoined...))
+}
+
+// rejoinAll has tables rejoin, and returns those that did. It puts the others off.
+func (m *Manager) rejoinAll(ctx context.Context, s *session, again []job) (done []job, err error) {
 	if len(again) == 0 {
-		return nil
+		return nil, nil
 	}
 	switch err := m.rejoin(ctx, s, again); {
 	case err == nil:
-		for _, j := range again {
-			m.refreshed(j.tab)
-		}
-		return nil
+		return again, nil
 	case kindOf(err) == noServer:
-		return fmt.Errorf("refresh %d tables: %w", len(again), err)
+		return nil, fmt.Errorf("refresh %d tables: %w", len(again), err)
 	}
 	for _, j := range again {
 		err := m.rejoin(ctx, s, []job{j})
 		switch {
 		case err == nil:
-			m.refreshed(j.tab)
+			done = append(done, j)
 		case kindOf(err) == noServer:
-			return fmt.Errorf("refresh %s: %w", j.name, err)
+			return nil, fmt.Errorf("refresh %s: %w", j.name, err)
 		case isPrivilege(err):
 			// Published by somebody else, who is not likely to have done it this moment.
 			m.opts.Logger.WarnContext(ctx, "table is not ours to refresh in the publication", "publication", m.name, "table", j.name.String(), "err", err)
-			m.refreshed(j.tab)
+			done = append(done, j)
 		case isLockTimeout(err):
 			m.later(j.tab, err)
 		default: // it is not what it was when it was published
@@ -62,7 +69,7 @@ func (m *Manager) refresh(ctx context.Context, s *session) error {
 			m.later(j.tab, err)
 		}
 	}
-	return nil
+	return done, nil
 }
 
 // rejoin takes tables out of the publication and puts them in again, in one transaction.
@@ -85,13 +92,34 @@ func (m *Manager) rejoin(ctx context.Context, s *session, jobs []job) error {
 	return s.transact(ctx, setLockTimeout(limit), alter+" DROP TABLE "+join(names), alter+" ADD TABLE "+join(names))
 }
 
-// refreshed ends the way to ready.
-func (m *Manager) refreshed(tab *table) {
+// refreshed ends the way to ready, and notes the place in the publication that the tables have from here on.
+func (m *Manager) refreshed(ctx context.Context, s *session, done []job) error {
+	results, err := s.exec(ctx, fmt.Sprintf(`SELECT pr.prrelid::int8, pr.oid::text FROM pg_catalog.pg_publication_rel pr
+JOIN pg_catalog.pg_publication p ON p.oid = pr.prpubid WHERE p.pubname = %s AND pr.prrelid = ANY ('%s'::oid[])`,
+		sqltext.Literal(m.name), sqltext.OIDs(oidsOf(done))))
+	if err != nil {
+		return fmt.Errorf("read places in the publication: %w", err)
+	}
+	places := make(map[uint32]string)
+	for _, row := range results[0].Rows {
+		oid, err := parseOID(row[0])
+		if err != nil {
+			return fmt.Errorf("read places in the publication: %w", err)
+		}
+		places[oid] = string(row[1])
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if tab.phase == refreshing {
-		m.readyLocked(tab)
+	for _, j := range done {
+		if j.tab.phase != refreshing {
+			continue
+		}
+		attached := maps.Clone(j.tab.attached)
+		attached[j.tab.oid] = places[j.tab.oid]
+		j.tab.attached = attached
+		m.readyLocked(j.tab)
 	}
+	return nil
 }
 
 // keepsStaleEntries reports whether a server, by its server_version, is without commit 4909b38af0 (May 2025: 14.18,

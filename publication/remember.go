@@ -6,13 +6,15 @@ import (
 	"maps"
 )
 
-// Memory keeps, over restarts, which partitions a table had: rows that come or go with a partition while no server runs are in
-// no stream. status.Store is the real one.
+// Memory keeps, over restarts, which partitions a table had, and which place in the publication: rows that come or go with a
+// partition while no server runs, or that were written while the table was not published, are in no stream. status.Store is
+// the real one.
 type Memory interface {
 	// Partitions returns what SavePartitions was last given, by the OID of the partitioned table.
 	Partitions(ctx context.Context) (map[uint32]map[uint32]string, error)
-	// SavePartitions notes durably which partitions a table has: OID → the transaction that made it one.
-	SavePartitions(ctx context.Context, root uint32, attached map[uint32]string) error
+	// SavePartitions notes durably which partitions tables have, OID → the transaction that made it one, and under a table's
+	// own OID its place in the publication.
+	SavePartitions(ctx context.Context, attached map[uint32]map[uint32]string) error
 }
 
 // recall gives the tables that were restored the partitions they had, once, before the first check compares.
@@ -35,8 +37,8 @@ func (m *Manager) recall(ctx context.Context) error {
 	return nil
 }
 
-// remember saves the partitions of the tables that have others than are saved. It comes before a table gets ready: no shape may
-// read rows of partitions that are not on record.
+// remember saves the partitions of the tables that have others than are saved. For partitioned tables it comes before they get
+// ready: no shape may read rows of partitions that are not on record.
 func (m *Manager) remember(ctx context.Context, _ *session) error {
 	if m.opts.Memory == nil {
 		return nil
@@ -44,18 +46,25 @@ func (m *Manager) remember(ctx context.Context, _ *session) error {
 	changed := make(map[*table]map[uint32]string)
 	m.mu.Lock()
 	for _, tab := range m.tables {
-		if tab.partitioned && !maps.Equal(tab.attached, tab.saved) {
+		if (tab.partitioned || tab.phase == ready) && !maps.Equal(tab.attached, tab.saved) {
 			changed[tab] = tab.attached // never changed in place
 		}
 	}
 	m.mu.Unlock()
+	if len(changed) == 0 {
+		return nil
+	}
+	save := make(map[uint32]map[uint32]string, len(changed))
 	for tab, attached := range changed {
-		if err := m.opts.Memory.SavePartitions(ctx, tab.oid, attached); err != nil {
-			return err
-		}
-		m.mu.Lock()
+		save[tab.oid] = attached
+	}
+	if err := m.opts.Memory.SavePartitions(ctx, save); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for tab, attached := range changed {
 		tab.saved = attached
-		m.mu.Unlock()
 	}
 	return nil
 }

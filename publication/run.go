@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/shapeserver/shapeserver/internal/failpoint"
@@ -119,7 +120,7 @@ func (m *Manager) due(nextCheck time.Time) time.Time {
 // dueLocked returns when Run has to do with the table next.
 func (t *table) dueLocked() (time.Time, bool) {
 	switch {
-	case len(t.waiters) > 0 && (t.phase == adding || t.phase == barrier || t.phase == refreshing):
+	case len(t.waiters) > 0 && (t.phase == adding || t.phase == barrier || t.phase == refreshing || t.phase == ready):
 		return t.next, true
 	case t.refs == 0 && len(t.waiters) == 0 && t.phase != dropping:
 		return t.drop, true
@@ -166,7 +167,7 @@ func (m *Manager) pass(ctx context.Context, nextCheck time.Time) (checked bool, 
 		m.checks = m.checks[len(checks):]
 		m.mu.Unlock()
 	}
-	for _, step := range []func(context.Context, *session) error{m.publish, m.remember, m.awaitWriters, m.refresh, m.unpublish} {
+	for _, step := range []func(context.Context, *session) error{m.publish, m.remember, m.awaitWriters, m.refresh, m.remember, m.unpublish} {
 		if err := step(ctx, s); err != nil {
 			return check, err
 		}
@@ -174,14 +175,14 @@ func (m *Manager) pass(ctx context.Context, nextCheck time.Time) (checked bool, 
 	return check, nil
 }
 
-// inPhase returns the tables of a phase that somebody waits for and that are due, with their names.
-func (m *Manager) inPhase(p phase) []job {
+// inPhase returns the tables of a phase, or of two, that somebody waits for and that are due, with their names.
+func (m *Manager) inPhase(phases ...phase) []job {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var jobs []job
 	for _, tab := range m.active {
-		if tab.phase == p && len(tab.waiters) > 0 && !tab.next.After(now) {
+		if slices.Contains(phases, tab.phase) && len(tab.waiters) > 0 && !tab.next.After(now) {
 			jobs = append(jobs, job{tab: tab, name: tab.name, tries: tab.tries, alone: tab.alone, member: tab.member})
 		}
 	}
@@ -330,7 +331,9 @@ func (m *Manager) forgetLocked(tab *table) {
 	delete(m.active, tab.oid)
 }
 
-// lose takes readiness from tables and tells OnLost.
+// lose takes readiness from tables and tells OnLost. Such a table does not begin anew before the shapes of before are released,
+// which comes after their status rows: were the server ended in between, the next one would find the table in order, and
+// the shapes with it.
 func (m *Manager) lose(ctx context.Context, lost map[*table]shape.Reason) {
 	var told []*table
 	m.mu.Lock()
@@ -340,12 +343,22 @@ func (m *Manager) lose(ctx context.Context, lost map[*table]shape.Reason) {
 		case barrier, refreshing:
 			m.startLocked(tab) // nobody relies on it yet
 			continue
-		case idle, adding, dropping:
+		case idle, leaving, adding, dropping:
 			continue
 		}
+		tab.left = make(map[shape.Handle]struct{})
 		told = append(told, tab)
 		m.active[tab.oid] = tab
-		tab.phase = idle
+		tab.phase, tab.unawaited = idle, false
+	}
+	for h, oids := range m.handles {
+		for _, oid := range oids {
+			if tab := m.tables[oid]; slices.Contains(told, tab) {
+				tab.left[h] = struct{}{}
+			}
+		}
+	}
+	for _, tab := range told {
 		if len(tab.waiters) > 0 {
 			m.startLocked(tab)
 		}
@@ -356,5 +369,7 @@ func (m *Manager) lose(ctx context.Context, lost map[*table]shape.Reason) {
 		m.opts.OnLost(tab.oid, lost[tab])
 	}
 }
+
+var errStillLeaving = errors.New("shapes of before are still being removed")
 
 var errStillWriting = errors.New("transactions that wrote to the table are still open")

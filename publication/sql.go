@@ -35,7 +35,8 @@ type view struct {
 		ViaRoot   bool     `json:"via_root"`
 		Members   []uint32 `json:"members"` // tables named in it
 	} `json:"publication"`
-	Relations []relation `json:"relations"`
+	Relations   []relation `json:"relations"`
+	Synchronous bool       `json:"synchronous"` // commits may wait for a standby, in the stream and not to be seen
 }
 
 // relation is a table that was asked about, or a partition below one.
@@ -50,7 +51,7 @@ type relation struct {
 	Published bool   `json:"published"` // itself, by an ancestor, by its schema, or with all tables
 	Member    bool   `json:"member"`    // named in the publication
 	Filtered  bool   `json:"filtered"`  // with a row filter or a column list
-	Attached  string `json:"attached"`  // the transaction that made it a partition of the one above; empty for the root
+	Attached  string `json:"attached"`  // the transaction that made it a partition of the one above; of the root its pg_publication_rel.oid
 	Born      bool   `json:"born"`      // made as a partition, so that it brought no rows
 }
 
@@ -60,7 +61,8 @@ func (r *relation) full() bool      { return r.Identity == "f" }
 // lookSQL walks down from each table to its partitions, and up from each table to what may publish it. Functions that
 // do the same (pg_partition_tree) would lock the tables. Schemas can be published from Postgres 15 on. A partition was born
 // as one when its row type is as old as its place in the tree: pg_type's row stays, while that of pg_class is written anew
-// for many reasons.
+// for many reasons. A table that was made and attached in one transaction is as old, but attaching it wrote all its columns
+// anew, in a later command (ATExecAttachPartition marks them as inherited), and it may have brought rows.
 func lookSQL(major int) string {
 	bySchema := "false"
 	if major >= 15 {
@@ -85,12 +87,13 @@ WITH RECURSIVE pub AS (
   JOIN pg_catalog.pg_inherits i ON i.inhrelid = up.oid
 )
 SELECT json_build_object(
+  'synchronous', current_setting('synchronous_standby_names') <> '',
   'publication', (SELECT json_build_object('all', puballtables,
       'complete', pubinsert AND pubupdate AND pubdelete AND pubtruncate, 'via_root', pubviaroot,
       'members', (SELECT json_agg(pr.prrelid::int8) FROM pg_catalog.pg_publication_rel pr WHERE pr.prpubid = pub.oid)) FROM pub),
   'relations', (SELECT json_agg(json_build_object('root', down.root::int8, 'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
       'kind', c.relkind, 'identity', c.relreplident, 'partition', c.relispartition,
-      'attached', down.attached, 'born', t.xmin::text = down.attached,
+      'attached', CASE WHEN down.oid = down.root THEN coalesce(pr.oid::text, '') ELSE down.attached END, 'born', ` + bornSQL + `,
       'published', EXISTS (SELECT 1 FROM pub WHERE puballtables)
         OR EXISTS (SELECT 1 FROM up JOIN pg_catalog.pg_publication_rel pr ON pr.prrelid = up.oid JOIN pub ON pub.oid = pr.prpubid WHERE up.root = down.root)
         OR ` + bySchema + `,
@@ -100,6 +103,10 @@ SELECT json_build_object(
     JOIN pg_catalog.pg_type t ON t.oid = c.reltype
     LEFT JOIN pg_catalog.pg_publication_rel pr ON pr.prrelid = c.oid AND pr.prpubid = (SELECT oid FROM pub)))::text`
 }
+
+// bornSQL is whether a relation below another was made as its partition: c is its pg_class, t its pg_type, down as in lookSQL.
+const bornSQL = `t.xmin::text = down.attached AND EXISTS (SELECT 1 FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.xmin = t.xmin AND a.cmin = t.cmin)`
 
 // session is a connection in Run's hands.
 type session struct {

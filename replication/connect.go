@@ -40,7 +40,8 @@ var sessionSettings = map[string]string{
 	"statement_timeout":                   "0",
 	"lock_timeout":                        "0",
 	"idle_in_transaction_session_timeout": "0",
-	"standard_conforming_strings":         "on", // quoteLiteral relies on it
+	"standard_conforming_strings":         "on",         // quoteLiteral relies on it
+	"search_path":                         "pg_catalog", // decides how values of types such as regclass read
 	// So that the server notices that we are gone, and frees the lock, also while nothing streams.
 	"tcp_keepalives_idle":     "30",
 	"tcp_keepalives_interval": "10",

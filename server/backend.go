@@ -148,6 +148,9 @@ func (b *backend) ReadSubset(ctx context.Context, sh *shapecache.Shape, q snapsh
 	if core == nil {
 		return &notReadyError{b.s.notReadyReason()}
 	}
+	if err := core.publication.Settled(ctx, sh.Definition.Table.OID); err != nil {
+		return err
+	}
 	err := b.s.subsets.ReadSubset(ctx, sh.Definition, q, &subsetSink{SubsetSink: to, stream: core.collector})
 	if errors.Is(err, snapshot.ErrSchemaChanged) {
 		b.s.tables.Forget(q.Table.OID)
@@ -187,6 +190,16 @@ func (b *backend) AwaitGone(ctx context.Context, h shape.Handle) error {
 		return nil
 	}
 	return core.cleaner.AwaitDurable(ctx, h)
+}
+
+// Leaving implements api.Backend.
+func (b *backend) Leaving(h shape.Handle) bool {
+	core := b.s.core.Load()
+	if core == nil {
+		return false
+	}
+	_, ok := core.cache.Lookup(h)
+	return !ok
 }
 
 // LastSeen implements api.Backend.

@@ -42,16 +42,16 @@ func (s *Store) Partitions(ctx context.Context) (map[uint32]map[uint32]string, e
 	return all, nil
 }
 
-// SavePartitions notes durably which partitions a table has: OID → the transaction that made it one. It gives ErrFenced when
-// the stream is another's by now.
-func (s *Store) SavePartitions(ctx context.Context, root uint32, attached map[uint32]string) error {
+// SavePartitions notes durably which partitions tables have: OID → the transaction that made it one, and what else the caller
+// notes in this form. It gives ErrFenced when the stream is another's by now.
+func (s *Store) SavePartitions(ctx context.Context, attached map[uint32]map[uint32]string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
 	tag, err := s.pool.Exec(ctx, fence+`INSERT INTO shapeserver.partitions (stream_id, root, attached)
-		SELECT $1, $3::int8::oid, $4::text::jsonb FROM fence
-		ON CONFLICT (stream_id, root) DO UPDATE SET attached = excluded.attached`, s.claim.StreamID, s.claim.Epoch, int64(root), asJSON(attached))
+		SELECT $1, e.key::oid, e.value FROM fence, jsonb_each($3::text::jsonb) e
+		ON CONFLICT (stream_id, root) DO UPDATE SET attached = excluded.attached`, s.claim.StreamID, s.claim.Epoch, asJSON(attached))
 	if err != nil {
-		return fmt.Errorf("save partitions of table %d: %w", root, err)
+		return fmt.Errorf("save partitions of %d tables: %w", len(attached), err)
 	}
 	if tag.RowsAffected() == 0 {
 		return fmt.Errorf("%w (stream %s, our epoch %d)", ErrFenced, s.claim.StreamID, s.claim.Epoch)
