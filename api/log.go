@@ -257,6 +257,7 @@ func (s *server) serveIdle(w http.ResponseWriter, r *http.Request, req *request,
 		if err := s.backend.Ready(now); err != nil {
 			return notReady(err, errStackDown)
 		}
+		return &errStackDown // it was ready once, and lost the database
 	}
 	return s.serveNothing(w, r, req, t, v.end, v.seen)
 }

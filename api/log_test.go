@@ -246,6 +246,11 @@ func TestLongPollTimesOutWhileTheServerIsDown(t *testing.T) {
 		require.JSONEq(t, `{"message":"Timeout waiting for Postgres lock acquisition"}`, w.Body.String())
 		require.Equal(t, "10", w.Header().Get("retry-after"))
 
+		f.backend.ready = nil // it was ready once; then the database went away
+		w = f.get(t, "table=items&offset=0_inf&live=true&handle="+string(h))
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+		require.NotContains(t, w.Body.String(), "up-to-date")
+
 		f.backend.health = HealthWaiting // read-only: what is there can be read
 		w = f.get(t, "table=items&offset=0_inf&live=true&handle="+string(h))
 		require.Equal(t, http.StatusOK, w.Code)

@@ -109,6 +109,11 @@ func (s *server) outermost(next http.Handler) http.Handler {
 		h["X-Request-Id"] = []string{id}
 		h["Electric-Server"] = s.headers.server
 		h["Cache-Control"] = s.headers.defaultCache
+		if len(r.TransferEncoding) > 0 {
+			// net/http has dropped a Content-Length beside it; nobody in front of us may take what follows for another
+			// request (RFC 9112 §6.1).
+			h["Connection"] = []string{"close"}
+		}
 		defer func() { //nolint:contextcheck // the request carries its context
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // the value itself is what net/http compares

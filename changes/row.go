@@ -33,13 +33,20 @@ type Relation struct {
 // Layout is what the catalogue says of a table's columns and the stream does not: under REPLICA IDENTITY FULL it does not tell
 // the primary key, and never which column a name belongs to.
 type Layout struct {
-	Key     []string         // names of the primary key's columns, in key order; empty for a table without one
-	Numbers map[string]int16 // pg_attribute.attnum by name
+	Key     []string // names of the primary key's columns, in key order; empty for a table without one
+	Columns map[string]ColumnLayout
+	Files   string // names the files that hold the rows
+}
+
+// ColumnLayout is what the catalogue says of one column.
+type ColumnLayout struct {
+	Number  int16  `json:"number"`  // pg_attribute.attnum
+	Written string `json:"written"` // the transaction that last changed what the catalogue says of it (pg_attribute.xmin)
 }
 
 // Equal reports whether two layouts are the same.
 func (l Layout) Equal(o Layout) bool {
-	return slices.Equal(l.Key, o.Key) && maps.Equal(l.Numbers, o.Numbers)
+	return l.Files == o.Files && slices.Equal(l.Key, o.Key) && maps.Equal(l.Columns, o.Columns)
 }
 
 // Column is one column of a Relation.

@@ -272,7 +272,9 @@ func (c *Cleaner) work(ctx context.Context, finishing *sync.WaitGroup) (next tim
 				c.rest = append(c.rest, r)
 			}
 		}
-		for ; c.finishers < min(maxFinishers, len(c.rest)); c.finishers++ {
+		// Those there are may all be held up by what they do.
+		for n := len(c.rest); n > 0 && c.finishers < maxFinishers; n-- {
+			c.finishers++
 			finishing.Go(func() { c.finishAll(ctx) })
 		}
 		c.mu.Unlock()

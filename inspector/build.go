@@ -39,6 +39,7 @@ func build(r *relationRow, rows map[uint32]typeRow) (*shape.Table, error) {
 		Kind:       r.Kind[0],
 		Columns:    make([]shape.Column, len(r.Columns)),
 		Partitions: r.Partitions,
+		Files:      r.Files,
 		Collation:  collation(&r.Default),
 	}
 	types := typeBuilder{rows: rows, done: make(map[uint32]*where.Type)}
@@ -53,6 +54,7 @@ func build(r *relationRow, rows map[uint32]typeRow) (*shape.Table, error) {
 			Column:    where.Column{Name: c.Name, Type: typ, TypeMod: c.TypeMod, Collation: collation(&c)},
 			NotNull:   c.NotNull,
 			Number:    c.Num,
+			Written:   c.Written,
 			Dims:      c.Dims,
 			Generated: c.Generated,
 		}

@@ -410,11 +410,24 @@ func TestLayouts(t *testing.T) {
 	pool := db.Pool(t)
 	var one, two uint32
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT 'k1'::regclass::oid, 'k2'::regclass::oid").Scan(&one, &two))
-	found, _, err := inspector.New(pool, inspector.Options{}).Layouts(t.Context(), []uint32{one, two, 1})
+	db.Exec(t, "CREATE TABLE k3 (a int PRIMARY KEY DEFERRABLE)")
+	var three uint32
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT 'k3'::regclass::oid").Scan(&three))
+	found, _, err := inspector.New(pool, inspector.Options{}).Layouts(t.Context(), []uint32{one, two, three, 1})
 	require.NoError(t, err)
+	for oid, l := range found {
+		for name, c := range l.Columns {
+			require.NotEmpty(t, c.Written)
+			l.Columns[name] = changes.ColumnLayout{Number: c.Number}
+		}
+		require.Equal(t, oid == 1, l.Files == "")
+		l.Files = ""
+		found[oid] = l
+	}
 	require.Equal(t, map[uint32]changes.Layout{
-		one: {Key: []string{"c", "B b"}, Numbers: map[string]int16{"a": 1, "B b": 2, "c": 4, "e": 5}},
-		two: {Key: []string{}, Numbers: map[string]int16{"a": 1}},
-		1:   {Key: []string{}, Numbers: map[string]int16{}},
+		one:   {Key: []string{"c", "B b"}, Columns: map[string]changes.ColumnLayout{"a": {Number: 1}, "B b": {Number: 2}, "c": {Number: 4}, "e": {Number: 5}}},
+		two:   {Key: []string{}, Columns: map[string]changes.ColumnLayout{"a": {Number: 1}}},
+		three: {Key: []string{}, Columns: map[string]changes.ColumnLayout{"a": {Number: 1}}}, // a deferrable key is none
+		1:     {Key: []string{}, Columns: map[string]changes.ColumnLayout{}},
 	}, found)
 }

@@ -12,12 +12,15 @@ import (
 // ('r', relation) for each relation found. Columns of the catalogue that only some versions have are read through
 // to_jsonb, which leaves out what is not there.
 //
+// A DEFERRABLE primary key is none here: within a transaction two rows may have the same key, and a client that follows the
+// changes in their order would lose one.
+//
 // pg_inherits is walked by hand because pg_partition_tree would lock every partition.
 const describe = `
 WITH RECURSIVE rel AS (
   SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-  WHERE %s
+  WHERE %[1]s
 ), part(root, oid) AS (
   SELECT rel.oid, i.inhrelid
   FROM rel JOIN pg_catalog.pg_inherits i ON i.inhparent = rel.oid
@@ -61,13 +64,13 @@ FROM typ JOIN pg_catalog.pg_type t ON t.oid = typ.oid JOIN pg_catalog.pg_namespa
 LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = t.oid
 UNION ALL
 SELECT 'r', json_build_object(
-    'oid', rel.oid::int8, 'schema', rel.nspname, 'name', rel.relname, 'kind', rel.relkind, 'persistence', rel.relpersistence,
+    'oid', rel.oid::int8, 'files', %[2]s, 'schema', rel.nspname, 'name', rel.relname, 'kind', rel.relkind, 'persistence', rel.relpersistence,
     'default', (
       SELECT json_build_object('collated', true, 'collation', CASE WHEN db.provider = 'c' THEN db.datcollate ELSE coalesce(db.locale, db.datcollate) END,
         'ctype', CASE WHEN db.provider = 'c' THEN db.datctype END, 'provider', db.provider, 'deterministic', true) FROM db),
     'columns', (
       SELECT json_agg(json_build_object(
-          'num', a.attnum, 'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod, 'dims', a.attndims,
+          'num', a.attnum, 'written', a.xmin::text, 'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod, 'dims', a.attndims,
           'not_null', a.attnotnull, 'generated', a.attgenerated <> '',
           'collated', a.attcollation <> 0,
           'collation', CASE
@@ -85,7 +88,7 @@ SELECT 'r', json_build_object(
     'key', (
       SELECT json_agg(k.attnum ORDER BY k.ord)
       FROM pg_catalog.pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, ord)
-      WHERE i.indrelid = rel.oid AND i.indisprimary AND k.ord <= i.indnkeyatts),
+      WHERE i.indrelid = rel.oid AND i.indisprimary AND i.indimmediate AND k.ord <= i.indnkeyatts),
     'partitions', (SELECT json_agg(part.oid::int8 ORDER BY part.oid) FROM part WHERE part.root = rel.oid),
     'unreplicated', (
       SELECT c.relname FROM part JOIN pg_catalog.pg_class c ON c.oid = part.oid
@@ -95,8 +98,8 @@ SELECT 'r', json_build_object(
 FROM rel`
 
 var (
-	describeByName = fmt.Sprintf(describe, `n.nspname = $1::text AND c.relname = $2::text`)
-	describeByOID  = fmt.Sprintf(describe, `c.oid = ANY ($1::oid[])`)
+	describeByName = fmt.Sprintf(describe, `n.nspname = $1::text AND c.relname = $2::text`, files("rel.oid"))
+	describeByOID  = fmt.Sprintf(describe, `c.oid = ANY ($1::oid[])`, files("rel.oid"))
 )
 
 // ancestors walks from a partition to its root. Like layouts, it gives the snapshot that it read under with each row, and is a
@@ -113,16 +116,27 @@ WITH RECURSIVE up(oid, depth) AS (
 SELECT oid::int8, pg_catalog.pg_current_snapshot()::text FROM up ORDER BY depth`
 
 // layouts lists the columns of primary keys and the numbers of all.
-const layouts = `
+var layouts = fmt.Sprintf(`
 SELECT o.oid::int8,
   coalesce((SELECT array_agg(a.attname::text ORDER BY k.ord)
     FROM pg_catalog.pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, ord)
     JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-    WHERE i.indrelid = o.oid AND i.indisprimary AND k.ord <= i.indnkeyatts), '{}'),
-  coalesce((SELECT json_object_agg(a.attname, a.attnum) FROM pg_catalog.pg_attribute a
+    WHERE i.indrelid = o.oid AND i.indisprimary AND i.indimmediate AND k.ord <= i.indnkeyatts), '{}'),
+  coalesce((SELECT json_object_agg(a.attname, json_build_object('number', a.attnum, 'written', a.xmin::text)) FROM pg_catalog.pg_attribute a
     WHERE a.attrelid = o.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}')::text,
-  pg_catalog.pg_current_snapshot()::text
-FROM unnest($1::oid[]) o(oid)`
+  coalesce(%s, ''), pg_catalog.pg_current_snapshot()::text
+FROM unnest($1::oid[]) o(oid)`, files("o.oid"))
+
+// files names the files that hold a table's rows, or those of its partitions. A change of a column's type writes them anew, but
+// VACUUM FULL does, too.
+func files(oid string) string {
+	return `(WITH RECURSIVE down(oid) AS (
+      SELECT ` + oid + `
+      UNION ALL
+      SELECT i.inhrelid FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid AND c.relkind = 'p'
+      JOIN pg_catalog.pg_inherits i ON i.inhparent = down.oid AND NOT i.inhdetachpending
+    ) SELECT md5(string_agg(c.relfilenode::text, ',' ORDER BY c.oid)) FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid AND c.relkind = 'r')`
+}
 
 // awaited tells whether commits wait for who reads from a slot. To roles that may not see others' sessions it tells so of
 // their own.
@@ -148,6 +162,7 @@ type typeRow struct {
 
 type columnRow struct {
 	Num           int16  `json:"num"`
+	Written       string `json:"written"`
 	Name          string `json:"name"`
 	Type          uint32 `json:"type"`
 	TypeMod       int32  `json:"typmod"`
@@ -162,6 +177,7 @@ type columnRow struct {
 }
 
 type relationRow struct {
+	Files        string      `json:"files"`
 	OID          uint32      `json:"oid"`
 	Schema       string      `json:"schema"`
 	Name         string      `json:"name"`

@@ -41,7 +41,8 @@ func (in *Inspector) Layouts(ctx context.Context, oids []uint32) (map[uint32]cha
 	type tableLayout struct {
 		OID      uint32
 		Key      []string
-		Numbers  string
+		Columns  string
+		Files    string
 		Snapshot string
 	}
 	list, at, err := collect(ctx, in, func(l tableLayout) string { return l.Snapshot }, layouts, sqltext.OIDs(oids))
@@ -50,8 +51,8 @@ func (in *Inspector) Layouts(ctx context.Context, oids []uint32) (map[uint32]cha
 	}
 	found := make(map[uint32]changes.Layout, len(list))
 	for _, l := range list {
-		layout := changes.Layout{Key: l.Key}
-		if err := json.Unmarshal([]byte(l.Numbers), &layout.Numbers); err != nil {
+		layout := changes.Layout{Key: l.Key, Files: l.Files}
+		if err := json.Unmarshal([]byte(l.Columns), &layout.Columns); err != nil {
 			return nil, at, fmt.Errorf("read layouts of %d: %w", oids, err)
 		}
 		found[l.OID] = layout

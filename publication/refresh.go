@@ -94,9 +94,9 @@ func (m *Manager) rejoin(ctx context.Context, s *session, jobs []job) error {
 
 // refreshed ends the way to ready, and notes the place in the publication that the tables have from here on.
 func (m *Manager) refreshed(ctx context.Context, s *session, done []job) error {
-	results, err := s.exec(ctx, fmt.Sprintf(`SELECT pr.prrelid::int8, pr.oid::text FROM pg_catalog.pg_publication_rel pr
-JOIN pg_catalog.pg_publication p ON p.oid = pr.prpubid WHERE p.pubname = %s AND pr.prrelid = ANY ('%s'::oid[])`,
-		sqltext.Literal(m.name), sqltext.OIDs(oidsOf(done))))
+	results, err := s.exec(ctx, fmt.Sprintf(`SELECT o::int8, concat(pr.oid, ' ', p.xmin) FROM unnest('%s'::oid[]) o
+JOIN pg_catalog.pg_publication p ON p.pubname = %s LEFT JOIN pg_catalog.pg_publication_rel pr ON pr.prpubid = p.oid AND pr.prrelid = o`,
+		sqltext.OIDs(oidsOf(done)), sqltext.Literal(m.name)))
 	if err != nil {
 		return fmt.Errorf("read places in the publication: %w", err)
 	}

@@ -51,7 +51,7 @@ type relation struct {
 	Published bool   `json:"published"` // itself, by an ancestor, by its schema, or with all tables
 	Member    bool   `json:"member"`    // named in the publication
 	Filtered  bool   `json:"filtered"`  // with a row filter or a column list
-	Attached  string `json:"attached"`  // the transaction that made it a partition of the one above; of the root its pg_publication_rel.oid
+	Attached  string `json:"attached"`  // the transaction that made it a partition of the one above; of the root its place in the publication: pg_publication_rel.oid, and pg_publication.xmin, which changes with the options
 	Born      bool   `json:"born"`      // made as a partition, so that it brought no rows
 }
 
@@ -72,7 +72,7 @@ func lookSQL(major int) string {
 	}
 	return `
 WITH RECURSIVE pub AS (
-  SELECT * FROM pg_catalog.pg_publication WHERE pubname = $1::text
+  SELECT *, xmin FROM pg_catalog.pg_publication WHERE pubname = $1::text
 ), down(root, oid, attached) AS (
   SELECT o, o, '' FROM unnest($2::oid[]) o
   UNION ALL
@@ -93,7 +93,7 @@ SELECT json_build_object(
       'members', (SELECT json_agg(pr.prrelid::int8) FROM pg_catalog.pg_publication_rel pr WHERE pr.prpubid = pub.oid)) FROM pub),
   'relations', (SELECT json_agg(json_build_object('root', down.root::int8, 'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
       'kind', c.relkind, 'identity', c.relreplident, 'partition', c.relispartition,
-      'attached', CASE WHEN down.oid = down.root THEN coalesce(pr.oid::text, '') ELSE down.attached END, 'born', ` + bornSQL + `,
+      'attached', CASE WHEN down.oid = down.root THEN coalesce(concat(pr.oid, ' ', (SELECT pub.xmin FROM pub)), '') ELSE down.attached END, 'born', ` + bornSQL + `,
       'published', EXISTS (SELECT 1 FROM pub WHERE puballtables)
         OR EXISTS (SELECT 1 FROM up JOIN pg_catalog.pg_publication_rel pr ON pr.prrelid = up.oid JOIN pub ON pub.oid = pr.prpubid WHERE up.root = down.root)
         OR ` + bySchema + `,

@@ -54,7 +54,8 @@ func (s *Stream) ensurePublication(ctx context.Context, db *pgconn.PgConn, srv s
 			return 0, false, errors.New("create publication: it was dropped again at once")
 		}
 	}
-	if !complete {
+	// Otherwise package publication makes it complete, and ends the shapes that missed something.
+	if !complete && s.cfg.ManualPublication {
 		return 0, false, &ConfigError{
 			Problem: fmt.Sprintf("publication %s does not publish all of insert, update, delete and truncate", name),
 			Fix:     fmt.Sprintf("as its owner run: ALTER PUBLICATION %s SET (%s);", name, publishAll),

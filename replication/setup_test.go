@@ -174,7 +174,7 @@ func TestPublicationAndSlotThatDoNotFit(t *testing.T) {
 	t.Run("publication is partial", func(t *testing.T) {
 		db := pgtest.New(t)
 		db.Exec(t, "CREATE PUBLICATION "+db.Name+" WITH (publish = 'insert, update, delete')")
-		fails(t, db, setup{}, "truncate", `ALTER PUBLICATION "`+db.Name+`" SET (publish = 'insert, update, delete, truncate');`)
+		fails(t, db, setup{Config: Config{ManualPublication: true}}, "truncate", `ALTER PUBLICATION "`+db.Name+`" SET (publish = 'insert, update, delete, truncate');`)
 	})
 	t.Run("publication is missing", func(t *testing.T) {
 		db := pgtest.New(t)

@@ -228,6 +228,9 @@ func (b *backend) Damaged(h shape.Handle) {
 	}
 }
 
+// deleteTimeout bounds how long a DELETE waits for the removal, which goes on without it.
+const deleteTimeout = 5 * time.Second
+
 // Delete implements api.Backend.
 func (b *backend) Delete(ctx context.Context, h shape.Handle) error {
 	core := b.s.core.Load()
@@ -238,8 +241,10 @@ func (b *backend) Delete(ctx context.Context, h shape.Handle) error {
 		return shapecache.ErrGone
 	}
 	core.cleaner.Remove(h, shape.ReasonDeleted)
-	if err := core.cleaner.Wait(ctx, h); err != nil {
-		return errors.Join(errors.New("removal goes on"), err)
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	if core.cleaner.Wait(ctx, h) != nil {
+		return &notReadyError{"The shape is being removed, but its record is not deleted yet"}
 	}
 	return nil
 }

@@ -6,17 +6,30 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/shapeserver/shapeserver/where"
 )
 
+// description is what Definition.Description gives, as JSON.
+type description struct {
+	Hash    string     `json:"hash"`              // of what must not change
+	Labels  [][]string `json:"labels,omitempty"`  // of the enums among the types; labels that came hurt nobody
+	Files   string     `json:"files,omitempty"`   // as Table.Files, and
+	Written string     `json:"written,omitempty"` // as Column.Written: only one of them may change
+}
+
 // Description is a text that says which columns a definition uses and how their values read: what FitsTable looks at, for a
-// server that was not there when the table changed. It is a hash, followed by the labels of the enums among their types, a
-// JSON array of arrays, where there are any: labels that came hurt nobody.
+// server that was not there when the table changed.
 func (d *Definition) Description() string {
-	var b bytes.Buffer
-	var labels [][]string
+	text, err := json.Marshal(d.describe())
+	if err != nil {
+		panic(err) // strings are never refused
+	}
+	return string(text)
+}
+
+func (d *Definition) describe() (out description) {
+	var b, written bytes.Buffer
 	var walk func(*where.Type)
 	walk = func(t *where.Type) {
 		if t == nil {
@@ -25,7 +38,7 @@ func (d *Definition) Description() string {
 		}
 		fmt.Fprintf(&b, "(%d %q", t.OID, t.Attributes)
 		if t.Kind == where.KindEnum {
-			labels = append(labels, t.Labels)
+			out.Labels = append(out.Labels, t.Labels)
 		}
 		for _, part := range t.Parts {
 			walk(part)
@@ -38,6 +51,7 @@ func (d *Definition) Description() string {
 		c := &d.Table.Columns[p]
 		fmt.Fprintf(&b, "%q %d %d %+v", c.Name, c.Number, c.TypeMod, c.Collation)
 		walk(c.Type)
+		fmt.Fprintf(&written, "%s ", c.Written)
 	}
 	if !d.Explicit {
 		fmt.Fprint(&b, "all")
@@ -45,16 +59,13 @@ func (d *Definition) Description() string {
 			fmt.Fprintf(&b, " %q", d.Table.Columns[i].Name)
 		}
 	}
-	sum := sha256.Sum256(b.Bytes())
-	text := hex.EncodeToString(sum[:16])
-	if len(labels) == 0 {
-		return text
-	}
-	list, err := json.Marshal(labels)
-	if err != nil {
-		panic(err) // strings are never refused
-	}
-	return text + string(list)
+	out.Hash, out.Files, out.Written = shortHash(b.Bytes()), d.Table.Files, shortHash(written.Bytes())
+	return out
+}
+
+func shortHash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
 }
 
 // FitsDescription reports whether the definition's values read as they did when it had the description was, which is "" when
@@ -63,17 +74,16 @@ func (d *Definition) FitsDescription(was string) bool {
 	if was == "" {
 		return true
 	}
-	hash, list, found := strings.Cut(was, "[")
-	nowHash, nowList, _ := strings.Cut(d.Description(), "[")
-	if hash != nowHash || !found {
-		return hash == nowHash
-	}
-	var before, now [][]string
-	if json.Unmarshal([]byte("["+list), &before) != nil || json.Unmarshal([]byte("["+nowList), &now) != nil || len(before) != len(now) {
+	var before description
+	now := d.describe()
+	if json.Unmarshal([]byte(was), &before) != nil || before.Hash != now.Hash || len(before.Labels) != len(now.Labels) {
 		return false
 	}
-	for i := range before {
-		if !contained(before[i], now[i]) {
+	if before.Files != now.Files && before.Written != now.Written {
+		return false
+	}
+	for i := range before.Labels {
+		if !contained(before.Labels[i], now.Labels[i]) {
 			return false
 		}
 	}

@@ -31,7 +31,7 @@ func TestDescriptions(t *testing.T) {
 		return &shape.Definition{Table: t, Columns: []int{0}, Explicit: true, Replica: shape.ReplicaDefault, Log: shape.LogFull}
 	}
 	was := table(func(*shape.Table) {})
-	require.NotContains(t, ids(was).Description(), "[", "no enum is used")
+	require.NotContains(t, ids(was).Description(), "labels", "no enum is used")
 	for name, c := range map[string]struct {
 		change   func(*shape.Table)
 		all, ids bool
@@ -45,6 +45,9 @@ func TestDescriptions(t *testing.T) {
 		"modifier":       {func(t *shape.Table) { t.Columns[3].TypeMod = 7 }, false, true},
 		"type":           {func(t *shape.Table) { t.Columns[0].Type = &where.Type{OID: 20, Name: "int8", Kind: where.KindBase} }, false, false},
 		"another column": {func(t *shape.Table) { t.Columns[0].Number = 9 }, false, false},
+		"files":          {func(t *shape.Table) { t.Files = "b" }, true, true},
+		"default":        {func(t *shape.Table) { t.Columns[3].Written = "9" }, true, true},
+		"other values":   {func(t *shape.Table) { t.Columns[3].Written, t.Files = "9", "b" }, false, true},
 		"collation":      {func(t *shape.Table) { t.Columns[0].Collation.Name = "C" }, false, false},
 		"column added": {func(t *shape.Table) {
 			t.Columns = append(t.Columns, shape.Column{Column: where.Column{Name: "new", Type: t.Columns[0].Type}})

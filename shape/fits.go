@@ -39,8 +39,14 @@ func (d *Definition) Fits(r *changes.Relation) string {
 		if now.TypeMod != c.TypeMod {
 			return fmt.Sprintf("column %q has another type modifier", c.Name)
 		}
-		if number, ok := layout.Numbers[c.Name]; ok && number != c.Number {
+		inCatalogue, ok := layout.Columns[c.Name]
+		if ok && inCatalogue.Number != c.Number {
 			return fmt.Sprintf("column %q is another one", c.Name)
+		}
+		// ALTER TABLE … TYPE may keep the type and compute new values. Other things write a column's catalogue row anew, or
+		// the files, but hardly ever both.
+		if ok && inCatalogue.Written != c.Written && layout.Files != d.Table.Files {
+			return fmt.Sprintf("column %q was written anew", c.Name)
 		}
 	}
 	if !d.Explicit {

@@ -12,6 +12,7 @@ type Table struct {
 	Name    string
 	Kind    byte // pg_class.relkind: 'r' ordinary, 'p' partitioned
 	Columns []Column
+	Files   string // names the files that hold the rows, of all partitions
 	// Key lists the positions in Columns of the primary key, in key order. It is empty for a table without one;
 	// use KeyColumns for the columns that identify a row.
 	Key []int
@@ -29,7 +30,8 @@ func (t *Table) WhereScope() where.Scope {
 // Column is one column of a Table.
 type Column struct {
 	where.Column
-	Number    int16 // pg_attribute.attnum, which stays with the column when it is renamed
+	Number    int16  // pg_attribute.attnum, which stays with the column when it is renamed
+	Written   string // pg_attribute.xmin: the transaction that last changed what the catalogue says of it
 	NotNull   bool
 	Dims      int  // pg_attribute.attndims
 	Generated bool // GENERATED ALWAYS AS … STORED; pgoutput does not send it before Postgres 18
@@ -59,9 +61,9 @@ func (t *Table) keyNames() []string {
 
 // layout is what Fits looks at.
 func (t *Table) layout() changes.Layout {
-	l := changes.Layout{Key: t.keyNames(), Numbers: make(map[string]int16, len(t.Columns))}
+	l := changes.Layout{Key: t.keyNames(), Columns: make(map[string]changes.ColumnLayout, len(t.Columns)), Files: t.Files}
 	for _, c := range t.Columns {
-		l.Numbers[c.Name] = c.Number
+		l.Columns[c.Name] = changes.ColumnLayout{Number: c.Number, Written: c.Written}
 	}
 	return l
 }

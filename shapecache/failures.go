@@ -95,7 +95,7 @@ func (f *failures) note(identity string, err error, took time.Duration, now time
 	if errors.Is(err, snapshot.ErrWhere) {
 		pause = max(pause, whereFailedFor)
 	}
-	known.until = now.Add(max(pause, failureCost*took))
+	known.until = now.Add(min(max(pause, failureCost*took), max(pause, f.most)))
 }
 
 func (f *failures) makeRoomLocked(now time.Time) bool {

@@ -38,9 +38,11 @@ func TestFailuresDoubleUpToABound(t *testing.T) {
 		now = now.Add(got)
 		require.Zero(t, f.pause(t, "a", now), "the time is over")
 	}
-	// A try that took long, and a clause that fails, wait longer.
-	f.note("a", errors.New("disk full"), time.Minute, now)
-	require.Equal(t, 5*time.Minute, f.pause(t, "a", now))
+	// A try that took long waits longer, though not for ever: a lock that was in the way may be gone. So does a clause that fails.
+	f.note("long", errors.New("disk full"), 3*time.Second, now)
+	require.Equal(t, 15*time.Second, f.pause(t, "long", now))
+	f.note("long", errors.New("disk full"), time.Minute, now)
+	require.Equal(t, 30*time.Second, f.pause(t, "long", now))
 	f.note("c", &snapshot.Error{Message: "m", Class: snapshot.ErrWhere}, 0, now)
 	require.Equal(t, whereFailedFor, f.pause(t, "c", now))
 	require.ErrorIs(t, f.refuse("c", now), snapshot.ErrWhere)

@@ -72,7 +72,7 @@ func coordinatesSQL(t *shape.Table) string {
 		sqltext.Literal(sqltext.Ident(t.Schema)+"."+sqltext.Ident(t.Name)) + ")::oid, 0);" +
 		"SELECT attnum, attname, atttypid, atttypmod FROM pg_attribute WHERE attrelid = " + oid +
 		" AND attnum > 0 AND NOT attisdropped ORDER BY attnum;" +
-		"SELECT (indkey::int2[])[0:indnkeyatts - 1]::text FROM pg_index WHERE indrelid = " + oid + " AND indisprimary"
+		"SELECT (indkey::int2[])[0:indnkeyatts - 1]::text FROM pg_index WHERE indrelid = " + oid + " AND indisprimary AND indimmediate"
 }
 
 // sameTable reports whether the columns and the key that coordinatesSQL gave are those of the definition's table.
