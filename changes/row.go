@@ -40,8 +40,10 @@ type Layout struct {
 
 // ColumnLayout is what the catalogue says of one column.
 type ColumnLayout struct {
-	Number  int16  `json:"number"`  // pg_attribute.attnum
-	Written string `json:"written"` // the transaction that last changed what the catalogue says of it (pg_attribute.xmin)
+	Number int16 `json:"number"` // pg_attribute.attnum
+	// Written is the transaction that last wrote its entry (pg_attribute.xmin), if it wrote the table's files or indexes
+	// too; else empty.
+	Written string `json:"written"`
 }
 
 // Equal reports whether two layouts are the same.

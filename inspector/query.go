@@ -70,7 +70,7 @@ SELECT 'r', json_build_object(
         'ctype', CASE WHEN db.provider = 'c' THEN db.datctype END, 'provider', db.provider, 'deterministic', true) FROM db),
     'columns', (
       SELECT json_agg(json_build_object(
-          'num', a.attnum, 'written', a.xmin::text, 'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod, 'dims', a.attndims,
+          'num', a.attnum, 'written', CASE WHEN a.xmin::text = ANY (w.xids) THEN a.xmin::text ELSE '' END, 'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod, 'dims', a.attndims,
           'not_null', a.attnotnull, 'generated', a.attgenerated <> '',
           'collated', a.attcollation <> 0,
           'collation', CASE
@@ -83,7 +83,7 @@ SELECT 'r', json_build_object(
           'provider', CASE WHEN co.collprovider = 'd' THEN db.provider ELSE co.collprovider::text END,
           'deterministic', co.collisdeterministic
         ) ORDER BY a.attnum)
-      FROM pg_catalog.pg_attribute a CROSS JOIN db LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
+      FROM pg_catalog.pg_attribute a CROSS JOIN db CROSS JOIN (SELECT %[3]s AS xids) w LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
       WHERE a.attrelid = rel.oid AND a.attnum > 0 AND NOT a.attisdropped),
     'key', (
       SELECT json_agg(k.attnum ORDER BY k.ord)
@@ -98,8 +98,8 @@ SELECT 'r', json_build_object(
 FROM rel`
 
 var (
-	describeByName = fmt.Sprintf(describe, `n.nspname = $1::text AND c.relname = $2::text`, files("rel.oid"))
-	describeByOID  = fmt.Sprintf(describe, `c.oid = ANY ($1::oid[])`, files("rel.oid"))
+	describeByName = fmt.Sprintf(describe, `n.nspname = $1::text AND c.relname = $2::text`, files("rel.oid"), rewriters("rel.oid"))
+	describeByOID  = fmt.Sprintf(describe, `c.oid = ANY ($1::oid[])`, files("rel.oid"), rewriters("rel.oid"))
 )
 
 // ancestors walks from a partition to its root. Like layouts, it gives the snapshot that it read under with each row, and is a
@@ -122,20 +122,36 @@ SELECT o.oid::int8,
     FROM pg_catalog.pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, ord)
     JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
     WHERE i.indrelid = o.oid AND i.indisprimary AND i.indimmediate AND k.ord <= i.indnkeyatts), '{}'),
-  coalesce((SELECT json_object_agg(a.attname, json_build_object('number', a.attnum, 'written', a.xmin::text)) FROM pg_catalog.pg_attribute a
+  coalesce((SELECT json_object_agg(a.attname, json_build_object('number', a.attnum,
+      'written', CASE WHEN a.xmin::text = ANY (w.xids) THEN a.xmin::text ELSE '' END))
+    FROM pg_catalog.pg_attribute a CROSS JOIN (SELECT %[2]s AS xids) w
     WHERE a.attrelid = o.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}')::text,
-  coalesce(%s, ''), pg_catalog.pg_current_snapshot()::text
-FROM unnest($1::oid[]) o(oid)`, files("o.oid"))
+  coalesce(%[1]s, ''), pg_catalog.pg_current_snapshot()::text
+FROM unnest($1::oid[]) o(oid)`, files("o.oid"), rewriters("o.oid"))
 
-// files names the files that hold a table's rows, or those of its partitions. A change of a column's type writes them anew, but
-// VACUUM FULL does, too.
-func files(oid string) string {
-	return `(WITH RECURSIVE down(oid) AS (
+// down is the head of a query over a table and its partitions.
+func down(oid string) string {
+	return `WITH RECURSIVE down(oid) AS (
       SELECT ` + oid + `
       UNION ALL
       SELECT i.inhrelid FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid AND c.relkind = 'p'
       JOIN pg_catalog.pg_inherits i ON i.inhparent = down.oid AND NOT i.inhdetachpending
-    ) SELECT md5(string_agg(c.relfilenode::text, ',' ORDER BY c.oid)) FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid AND c.relkind = 'r')`
+    ) `
+}
+
+// rewriters lists the transactions that last changed what the catalogue says of a table's files: its own entry, and those of
+// its indexes and TOAST tables, which hardly anything else changes. One that also wrote a column's entry may have computed
+// its values anew (ALTER TABLE … TYPE … USING).
+func rewriters(oid string) string {
+	return "(" + down(oid) + `SELECT coalesce(array_agg(DISTINCT r.xmin::text), '{}') FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid
+    CROSS JOIN LATERAL (SELECT c.oid UNION ALL SELECT c.reltoastrelid UNION ALL SELECT i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid) f(oid)
+    JOIN pg_catalog.pg_class r ON r.oid = f.oid)`
+}
+
+// files names the files that hold a table's rows, or those of its partitions. A change of a column's type writes them anew, but
+// VACUUM FULL does, too.
+func files(oid string) string {
+	return "(" + down(oid) + `SELECT md5(string_agg(c.relfilenode::text, ',' ORDER BY c.oid)) FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid AND c.relkind = 'r')`
 }
 
 // awaited tells whether commits wait for who reads from a slot. To roles that may not see others' sessions it tells so of

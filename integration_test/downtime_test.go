@@ -24,6 +24,7 @@ var downtimeChanges = []struct {
 	{name: "values of the same type", create: "CREATE TABLE t (id int PRIMARY KEY, v text, w int)", value: "'A'", change: "ALTER TABLE t ALTER v TYPE text USING lower(v)", refetched: 1},
 	{name: "values of a column not selected", create: "CREATE TABLE t (id int PRIMARY KEY, v text, w int)", columns: "id,v", change: "ALTER TABLE t ALTER w TYPE int USING w * 100"},
 	{name: "a default, files as they were", create: "CREATE TABLE t (id int PRIMARY KEY, v int)", change: "ALTER TABLE t ALTER v SET DEFAULT 7"},
+	{name: "values, and then privileges", create: "CREATE TABLE t (id int PRIMARY KEY, v text)", value: "'A'", change: "ALTER TABLE t ALTER v TYPE text USING lower(v); GRANT SELECT ON t TO PUBLIC", refetched: 1},
 	{name: "files anew", create: "CREATE TABLE t (id int PRIMARY KEY, v int)", change: "VACUUM FULL t"},
 	{name: "partition's values", create: "CREATE TABLE t (id int, v int, PRIMARY KEY (id)) PARTITION BY LIST (id); CREATE TABLE t_p PARTITION OF t DEFAULT", change: "ALTER TABLE t ALTER v TYPE int USING v * 100", refetched: 1},
 	{name: "type of another column", create: "CREATE TABLE t (id int PRIMARY KEY, v int, w int)", columns: "id,v", change: "ALTER TABLE t ALTER w TYPE text"},

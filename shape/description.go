@@ -6,16 +6,17 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/shapeserver/shapeserver/where"
 )
 
 // description is what Definition.Description gives, as JSON.
 type description struct {
-	Hash    string     `json:"hash"`              // of what must not change
-	Labels  [][]string `json:"labels,omitempty"`  // of the enums among the types; labels that came hurt nobody
-	Files   string     `json:"files,omitempty"`   // as Table.Files, and
-	Written string     `json:"written,omitempty"` // as Column.Written: only one of them may change
+	Hash    string     `json:"hash"`             // of what must not change
+	Labels  [][]string `json:"labels,omitempty"` // of the enums among the types; labels that came hurt nobody
+	Files   string     `json:"files,omitempty"`  // as Table.Files
+	Written []string   `json:"written,omitempty"`
 }
 
 // Description is a text that says which columns a definition uses and how their values read: what FitsTable looks at, for a
@@ -29,7 +30,7 @@ func (d *Definition) Description() string {
 }
 
 func (d *Definition) describe() (out description) {
-	var b, written bytes.Buffer
+	var b bytes.Buffer
 	var walk func(*where.Type)
 	walk = func(t *where.Type) {
 		if t == nil {
@@ -51,7 +52,7 @@ func (d *Definition) describe() (out description) {
 		c := &d.Table.Columns[p]
 		fmt.Fprintf(&b, "%q %d %d %+v", c.Name, c.Number, c.TypeMod, c.Collation)
 		walk(c.Type)
-		fmt.Fprintf(&written, "%s ", c.Written)
+		out.Written = append(out.Written, c.Written)
 	}
 	if !d.Explicit {
 		fmt.Fprint(&b, "all")
@@ -59,13 +60,9 @@ func (d *Definition) describe() (out description) {
 			fmt.Fprintf(&b, " %q", d.Table.Columns[i].Name)
 		}
 	}
-	out.Hash, out.Files, out.Written = shortHash(b.Bytes()), d.Table.Files, shortHash(written.Bytes())
+	sum := sha256.Sum256(b.Bytes())
+	out.Hash, out.Files = hex.EncodeToString(sum[:16]), d.Table.Files
 	return out
-}
-
-func shortHash(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
 }
 
 // FitsDescription reports whether the definition's values read as they did when it had the description was, which is "" when
@@ -79,7 +76,7 @@ func (d *Definition) FitsDescription(was string) bool {
 	if json.Unmarshal([]byte(was), &before) != nil || before.Hash != now.Hash || len(before.Labels) != len(now.Labels) {
 		return false
 	}
-	if before.Files != now.Files && before.Written != now.Written {
+	if before.Files != now.Files && !slices.EqualFunc(before.Written, now.Written, func(a, b string) bool { return !rewritten(a, b) }) {
 		return false
 	}
 	for i := range before.Labels {

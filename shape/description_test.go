@@ -36,19 +36,20 @@ func TestDescriptions(t *testing.T) {
 		change   func(*shape.Table)
 		all, ids bool
 	}{
-		"nothing":        {func(*shape.Table) {}, true, true},
-		"label added":    {func(t *shape.Table) { t.Columns[1].Type.Labels = []string{"sad", "so-so", "ok"} }, true, true},
-		"label renamed":  {func(t *shape.Table) { t.Columns[1].Type.Labels = []string{"sad", "okay"} }, false, true},
-		"labels swapped": {func(t *shape.Table) { t.Columns[1].Type.Labels = []string{"ok", "sad"} }, false, true},
-		"label inside":   {func(t *shape.Table) { t.Columns[2].Type.Parts[0].Labels = []string{"q"} }, false, true},
-		"attribute":      {func(t *shape.Table) { t.Columns[2].Type.Attributes = []string{"y integer"} }, false, true},
-		"modifier":       {func(t *shape.Table) { t.Columns[3].TypeMod = 7 }, false, true},
-		"type":           {func(t *shape.Table) { t.Columns[0].Type = &where.Type{OID: 20, Name: "int8", Kind: where.KindBase} }, false, false},
-		"another column": {func(t *shape.Table) { t.Columns[0].Number = 9 }, false, false},
-		"files":          {func(t *shape.Table) { t.Files = "b" }, true, true},
-		"default":        {func(t *shape.Table) { t.Columns[3].Written = "9" }, true, true},
-		"other values":   {func(t *shape.Table) { t.Columns[3].Written, t.Files = "9", "b" }, false, true},
-		"collation":      {func(t *shape.Table) { t.Columns[0].Collation.Name = "C" }, false, false},
+		"nothing":                     {func(*shape.Table) {}, true, true},
+		"label added":                 {func(t *shape.Table) { t.Columns[1].Type.Labels = []string{"sad", "so-so", "ok"} }, true, true},
+		"label renamed":               {func(t *shape.Table) { t.Columns[1].Type.Labels = []string{"sad", "okay"} }, false, true},
+		"labels swapped":              {func(t *shape.Table) { t.Columns[1].Type.Labels = []string{"ok", "sad"} }, false, true},
+		"label inside":                {func(t *shape.Table) { t.Columns[2].Type.Parts[0].Labels = []string{"q"} }, false, true},
+		"attribute":                   {func(t *shape.Table) { t.Columns[2].Type.Attributes = []string{"y integer"} }, false, true},
+		"modifier":                    {func(t *shape.Table) { t.Columns[3].TypeMod = 7 }, false, true},
+		"type":                        {func(t *shape.Table) { t.Columns[0].Type = &where.Type{OID: 20, Name: "int8", Kind: where.KindBase} }, false, false},
+		"another column":              {func(t *shape.Table) { t.Columns[0].Number = 9 }, false, false},
+		"files":                       {func(t *shape.Table) { t.Files = "b" }, true, true},
+		"default":                     {func(t *shape.Table) { t.Columns[3].Written = "9" }, true, true},
+		"a default after VACUUM FULL": {func(t *shape.Table) { t.Columns[3].Written, t.Files = "", "b" }, true, true},
+		"other values":                {func(t *shape.Table) { t.Columns[3].Written, t.Files = "9", "b" }, false, true},
+		"collation":                   {func(t *shape.Table) { t.Columns[0].Collation.Name = "C" }, false, false},
 		"column added": {func(t *shape.Table) {
 			t.Columns = append(t.Columns, shape.Column{Column: where.Column{Name: "new", Type: t.Columns[0].Type}})
 		}, false, true},

@@ -43,9 +43,9 @@ func (d *Definition) Fits(r *changes.Relation) string {
 		if ok && inCatalogue.Number != c.Number {
 			return fmt.Sprintf("column %q is another one", c.Name)
 		}
-		// ALTER TABLE … TYPE may keep the type and compute new values. Other things write a column's catalogue row anew, or
-		// the files, but hardly ever both.
-		if ok && inCatalogue.Written != c.Written && layout.Files != d.Table.Files {
+		// ALTER TABLE … TYPE may keep the type and compute new values: then one transaction wrote the column's entry in the
+		// catalogue, and the files.
+		if ok && rewritten(c.Written, inCatalogue.Written) && layout.Files != d.Table.Files {
 			return fmt.Sprintf("column %q was written anew", c.Name)
 		}
 	}
@@ -62,6 +62,9 @@ func (d *Definition) Fits(r *changes.Relation) string {
 	}
 	return ""
 }
+
+// rewritten reports whether another transaction than before wrote a column's entry together with the files.
+func rewritten(was, now string) bool { return now != "" && now != was }
 
 // used returns the positions in Table.Columns of every column whose value the shape depends on.
 func (d *Definition) used() []int {

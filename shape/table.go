@@ -31,7 +31,7 @@ func (t *Table) WhereScope() where.Scope {
 type Column struct {
 	where.Column
 	Number    int16  // pg_attribute.attnum, which stays with the column when it is renamed
-	Written   string // pg_attribute.xmin: the transaction that last changed what the catalogue says of it
+	Written   string // the transaction that last wrote its entry in the catalogue, if it wrote the table's files or indexes, too; else empty
 	NotNull   bool
 	Dims      int  // pg_attribute.attndims
 	Generated bool // GENERATED ALWAYS AS … STORED; pgoutput does not send it before Postgres 18
