@@ -14,7 +14,7 @@ else
   args+=("-where.duration=${DURATION:-10m}")
 fi
 [ -z "${LOCALE:-}" ] || args+=("-where.locale=$LOCALE")
-[ -z "${SEED:-}" ] || args+=("-where.seed=$SEED")
+args+=("-where.seed=${SEED:-$(od -An -N7 -tu8 /dev/urandom | tr -d ' ')}")
 if [ -n "${PG:-}" ]; then
   bin=$("$(dirname "$0")/postgres.sh" "$PG")
   export PATH="$bin:$PATH" SHAPESERVER_TEST_POSTGRES=local

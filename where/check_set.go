@@ -214,5 +214,9 @@ func (c *checker) nullIf(left, right *node, loc int) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &node{kind: nodeNullIf, typ: eq.args[0].typ, loc: loc, fn: eq.fn, args: eq.args, coll: eq.args[0].coll}, nil
+	in, err := c.inputCollation(eq.args, loc) // of both: NULLIF(text, name) is compared, and ordered, as name is
+	if err != nil {
+		return nil, err
+	}
+	return &node{kind: nodeNullIf, typ: eq.args[0].typ, loc: loc, fn: eq.fn, args: eq.args, coll: in}, nil
 }
