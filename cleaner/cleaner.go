@@ -150,7 +150,8 @@ func New(records Records, opts Options) *Cleaner {
 }
 
 // Remove has a shape removed, for whatever reason; only the first reason counts. When it returns the shape cannot be
-// found any more, and no change that comes to the router from then on reaches it. The rest follows in Run. Removing what is gone is no error.
+// found any more, and no change that comes to the router from then on reaches it. The rest follows in Run. Removing what
+// is gone is no error.
 func (c *Cleaner) Remove(h shape.Handle, reason shape.Reason) {
 	c.mu.Lock()
 	if _, ok := c.queue[h]; !ok {
@@ -322,7 +323,7 @@ func (c *Cleaner) finishAll(ctx context.Context) {
 func (c *Cleaner) finish(ctx context.Context, r *removal) {
 	var failure error
 	step := r.step
-	for ; step < len(c.steps) && failure == nil && ctx.Err() == nil; step++ {
+	for ; step < len(c.steps) && ctx.Err() == nil; step++ {
 		if failure = c.steps[step].do(ctx, []*removal{r})[r.handle]; failure != nil {
 			break
 		}

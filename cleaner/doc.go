@@ -5,8 +5,8 @@
 // learns of a consumer's end through its done channel, since a consumer's own clean-up cannot be trusted to run. What
 // each step does is done by the package that keeps the record in question.
 //
-// Goroutines: Cleaner.Run, one, started by server, and a few of its own while it removes; Cleaner.Watch blocks, once for each running consumer, in a goroutine
-// of shapecache. Remove is safe from any goroutine and never blocks.
+// Goroutines: Cleaner.Run, one, started by server, and a few of its own while it removes; Cleaner.Watch
+// blocks, once for each running consumer, in a goroutine of shapecache. Remove is safe from any goroutine and never blocks.
 //
 // Invariants: I5, a handle is forgotten before anything else of it; I6, every step may be repeated and a removal that
 // was cut short is finished by the next start, because Reconcile finds whatever is left; I7, no request waits for a

@@ -50,7 +50,7 @@ func TestLostShapesStayLost(t *testing.T) {
 	awaitConfirmed(t, db)
 	a.arm(t, failpoint.RemoveRow, "delay 3s")
 	db.Exec(t, "ALTER TABLE rt ATTACH PARTITION rt2 FOR VALUES IN (2); INSERT INTO rt VALUES (22, 2)")
-	db.Exec(t, "DO $$ DECLARE p name; BEGIN SELECT pubname INTO p FROM pg_publication; EXECUTE format('ALTER PUBLICATION %I DROP TABLE pub', p); END $$")
+	alterPublication(t, db, "DROP TABLE pub")
 	db.Exec(t, "INSERT INTO pub VALUES (2)")
 	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 	defer cancel()

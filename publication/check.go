@@ -24,10 +24,7 @@ func (m *Manager) check(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	below := make(map[uint32][]relation)
-	for _, r := range v.Relations {
-		below[r.Root] = append(below[r.Root], r)
-	}
+	below := byRoot(v.Relations)
 	lost := make(map[*table]shape.Reason)
 	var repair []tableName
 	m.mu.Lock()

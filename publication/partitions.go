@@ -50,10 +50,7 @@ func (m *Manager) ComparePartitions(ctx context.Context, oids []uint32) (at chan
 	if err := json.Unmarshal([]byte(list), &relations); err != nil {
 		return at, fmt.Errorf("read partitions of %d: %w", oids, err)
 	}
-	below := make(map[uint32][]relation)
-	for _, r := range relations {
-		below[r.Root] = append(below[r.Root], r)
-	}
+	below := byRoot(relations)
 	lost := make(map[*table]shape.Reason)
 	grown := false
 	m.mu.Lock()

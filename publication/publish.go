@@ -179,10 +179,7 @@ func join(names []string) string { return strings.Join(names, ", ") }
 // plan compares what is wanted with what is, fails the tables for which nothing can be done, and sends those for which
 // nothing has to be done on their way.
 func (m *Manager) plan(jobs []job, v *view) []*change {
-	below := make(map[uint32][]relation)
-	for _, r := range v.Relations {
-		below[r.Root] = append(below[r.Root], r)
-	}
+	below := byRoot(v.Relations)
 	var todo []*change
 	for _, j := range jobs {
 		relations := below[j.tab.oid]

@@ -58,6 +58,15 @@ type relation struct {
 func (r *relation) name() tableName { return tableName{r.Schema, r.Name} }
 func (r *relation) full() bool      { return r.Identity == "f" }
 
+// byRoot sorts relations by the table that was asked about.
+func byRoot(relations []relation) map[uint32][]relation {
+	below := make(map[uint32][]relation)
+	for _, r := range relations {
+		below[r.Root] = append(below[r.Root], r)
+	}
+	return below
+}
+
 // lookSQL walks down from each table to its partitions, and up from each table to what may publish it. Functions that
 // do the same (pg_partition_tree) would lock the tables. Schemas can be published from Postgres 15 on. A partition was born
 // as one when its row type is as old as its place in the tree: pg_type's row stays, while that of pg_class is written anew
@@ -93,7 +102,7 @@ SELECT json_build_object(
       'members', (SELECT json_agg(pr.prrelid::int8) FROM pg_catalog.pg_publication_rel pr WHERE pr.prpubid = pub.oid)) FROM pub),
   'relations', (SELECT json_agg(json_build_object('root', down.root::int8, 'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
       'kind', c.relkind, 'identity', c.relreplident, 'partition', c.relispartition,
-      'attached', CASE WHEN down.oid = down.root THEN coalesce(concat(pr.oid, ' ', (SELECT pub.xmin FROM pub)), '') ELSE down.attached END, 'born', ` + bornSQL + `,
+      'attached', CASE WHEN down.oid = down.root THEN concat(pr.oid, ' ', (SELECT pub.xmin FROM pub)) ELSE down.attached END, 'born', ` + bornSQL + `,
       'published', EXISTS (SELECT 1 FROM pub WHERE puballtables)
         OR EXISTS (SELECT 1 FROM up JOIN pg_catalog.pg_publication_rel pr ON pr.prrelid = up.oid JOIN pub ON pub.oid = pr.prpubid WHERE up.root = down.root)
         OR ` + bySchema + `,
