@@ -45,17 +45,24 @@ func newArena(t *testing.T) *arena {
 	t.Helper()
 	db := pgtest.New(t)
 	port := freePort(t)
-	a := &arena{db: db, pool: db.Pool(t), orders: t.TempDir(), metrics: "http://127.0.0.1:" + strconv.Itoa(port) + "/metrics"}
-	a.srv = newProcess(t, db,
-		"FAILPOINTS_DIR="+a.orders, "SHAPESERVER_PROMETHEUS_PORT="+strconv.Itoa(port),
+	a := startWithFailpoints(t, db, "SHAPESERVER_PROMETHEUS_PORT="+strconv.Itoa(port),
 		"SHAPESERVER_ENABLE_INTEGRATION_TESTING=true", "SHAPESERVER_LONG_POLL_TIMEOUT=1s",
 		"SHAPESERVER_SHAPE_SUSPEND_AFTER=150ms", "SHAPESERVER_RECONCILE_PERIOD=300ms",
 		"SHAPESERVER_PUBLICATION_LINGER=50ms", "SHAPESERVER_DB_POOL_SIZE=6", "SHAPESERVER_SHUTDOWN_TIMEOUT=2s")
-	a.srv.bin, a.srv.mayPanic = failpointBinary(t), true
-	a.srv.start(t)
+	a.pool, a.metrics = db.Pool(t), "http://127.0.0.1:"+strconv.Itoa(port)+"/metrics"
 	// The pools fill up and the start's work ends; this is what an idle server has.
 	a.settle(t, 0)
 	a.idle = a.figures(t)
+	return a
+}
+
+// startWithFailpoints starts a server that takes orders.
+func startWithFailpoints(t *testing.T, db *pgtest.DB, env ...string) *arena {
+	t.Helper()
+	a := &arena{db: db, orders: t.TempDir()}
+	a.srv = newProcess(t, db, append(env, "FAILPOINTS_DIR="+a.orders)...)
+	a.srv.bin, a.srv.mayPanic = failpointBinary(t), true
+	a.srv.start(t)
 	return a
 }
 

@@ -14,16 +14,6 @@ import (
 	"github.com/shapeserver/shapeserver/internal/pgtest"
 )
 
-// startWithFailpoints starts a server that takes orders.
-func startWithFailpoints(t *testing.T, db *pgtest.DB, env ...string) *arena {
-	t.Helper()
-	a := &arena{db: db, orders: t.TempDir()}
-	a.srv = newProcess(t, db, append(env, "FAILPOINTS_DIR="+a.orders)...)
-	a.srv.bin, a.srv.mayPanic = failpointBinary(t), true
-	a.srv.start(t)
-	return a
-}
-
 // The rows of a partition that was attached are in no stream. Whenever the server dies between noticing and the end of the
 // last shape of before, the next one must find out again, though others have shapes of the table as it is by then.
 func TestLostShapesStayLost(t *testing.T) {

@@ -13,15 +13,9 @@ import (
 	"github.com/shapeserver/shapeserver/shape"
 )
 
-// partitionsSQL walks down from each table to its partitions, as lookSQL does.
-const partitionsSQL = `
-WITH RECURSIVE down(root, oid, attached) AS (
-  SELECT o, o, '' FROM unnest($1::oid[]) o
-  UNION ALL
-  SELECT down.root, i.inhrelid, i.xmin::text
-  FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid AND c.relkind = 'p'
-  JOIN pg_catalog.pg_inherits i ON i.inhparent = down.oid AND NOT i.inhdetachpending
-)
+// partitionsSQL reads the partitions of tables, and under which snapshot.
+var partitionsSQL = `
+WITH RECURSIVE ` + downSQL("$1") + `
 SELECT pg_catalog.pg_current_snapshot()::text, (
   SELECT json_agg(json_build_object('root', down.root::int8, 'oid', c.oid::int8,
     'attached', down.attached, 'born', ` + bornSQL + `))

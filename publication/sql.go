@@ -82,13 +82,7 @@ func lookSQL(major int) string {
 	return `
 WITH RECURSIVE pub AS (
   SELECT *, xmin FROM pg_catalog.pg_publication WHERE pubname = $1::text
-), down(root, oid, attached) AS (
-  SELECT o, o, '' FROM unnest($2::oid[]) o
-  UNION ALL
-  SELECT down.root, i.inhrelid, i.xmin::text
-  FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid AND c.relkind = 'p'
-  JOIN pg_catalog.pg_inherits i ON i.inhparent = down.oid AND NOT i.inhdetachpending
-), up(root, oid) AS (
+), ` + downSQL("$2") + `, up(root, oid) AS (
   SELECT o, o FROM unnest($2::oid[]) o
   UNION ALL
   SELECT up.root, i.inhparent
@@ -111,6 +105,18 @@ SELECT json_build_object(
     FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_type t ON t.oid = c.reltype
     LEFT JOIN pg_catalog.pg_publication_rel pr ON pr.prrelid = c.oid AND pr.prpubid = (SELECT oid FROM pub)))::text`
+}
+
+// downSQL is the WITH query of tables and the partitions below them, each with the transaction that made it a partition of the
+// one above. tables is the parameter with the tables' OIDs.
+func downSQL(tables string) string {
+	return `down(root, oid, attached) AS (
+  SELECT o, o, '' FROM unnest(` + tables + `::oid[]) o
+  UNION ALL
+  SELECT down.root, i.inhrelid, i.xmin::text
+  FROM down JOIN pg_catalog.pg_class c ON c.oid = down.oid AND c.relkind = 'p'
+  JOIN pg_catalog.pg_inherits i ON i.inhparent = down.oid AND NOT i.inhdetachpending
+)`
 }
 
 // bornSQL is whether a relation below another was made as its partition: c is its pg_class, t its pg_type, down as in lookSQL.
