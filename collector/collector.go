@@ -20,7 +20,7 @@ type Consumers interface {
 	Resume(h shape.Handle) (Inbox, error)
 }
 
-// Catalog answers what the stream does not say. Each answer comes with the snapshot that it was read under.
+// Catalog answers what the stream does not say. Answers about tables come with the snapshot that they were read under.
 type Catalog interface {
 	// Ancestors returns the OIDs of the partitioned tables above a table, from its parent up; none for a table that is
 	// no partition.

@@ -115,7 +115,7 @@ WITH RECURSIVE up(oid, depth) AS (
 )
 SELECT oid::int8, pg_catalog.pg_current_snapshot()::text FROM up ORDER BY depth`
 
-// layouts lists the columns of primary keys and the numbers of all.
+// layouts lists the columns of primary keys, what the catalogue says of every column, and the files.
 var layouts = fmt.Sprintf(`
 SELECT o.oid::int8,
   coalesce((SELECT array_agg(a.attname::text ORDER BY k.ord)

@@ -1,4 +1,4 @@
--- Which columns a shape uses and how their values read, as a hash: a change of the table while no server runs is in no replication
+-- Which columns a shape uses and how their values read (shape.Definition.Description): a change of the table while no server runs is in no replication
 -- stream, so the next server compares. NULL for a shape that was made before there was this column.
 ALTER TABLE shapeserver.shapes ADD COLUMN IF NOT EXISTS description text;
 
